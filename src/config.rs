@@ -1,0 +1,1 @@
+//! Flags, KubeletConfiguration and drop-ins become one validated `Config`.

@@ -1,0 +1,1 @@
+//! CRI: the client that calls the runtime, and the pure translation of pods into its messages.

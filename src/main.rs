@@ -1,0 +1,3 @@
+//! The `rkubelet` executable: flags, configuration, run.
+
+fn main() {}

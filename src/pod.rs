@@ -1,0 +1,31 @@
+//! What a pod is: ids, decoding, defaults, validation, hashes. Pure: no I/O, no clock, no logging.
+
+pub mod id;
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::PodSpec;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+pub use id::{ConfigHash, ContainerId, PodName, PodUid, SandboxId, Source};
+
+/// A pod that this node wants: whole, valid, with its static identity and its defaults.
+///
+/// Immutable once built; it travels as `Arc<Pod>`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pod {
+    /// Namespace and name; the name of a static pod ends in the node's.
+    pub name: PodName,
+    /// The instance of that name.
+    pub uid: PodUid,
+    /// Changes when, and only when, the manifest as written, its path or the node name changes.
+    pub hash: ConfigHash,
+    /// Where the pod came from.
+    pub source: Source,
+    /// Metadata as served: annotations `kubernetes.io/config.*` included.
+    pub metadata: ObjectMeta,
+    /// The specification with kubelet's defaults applied.
+    pub spec: PodSpec,
+    /// Per container name, the hash of the container as written.
+    pub container_hashes: BTreeMap<String, String>,
+}

@@ -1,0 +1,1 @@
+//! One router for every local endpoint, and the thin transports that carry it.
