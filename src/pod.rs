@@ -1,6 +1,8 @@
 //! What a pod is: ids, decoding, defaults, validation, hashes. Pure: no I/O, no clock, no logging.
 
 pub mod id;
+#[cfg(test)]
+pub(crate) mod testing;
 
 use std::collections::BTreeMap;
 

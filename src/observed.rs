@@ -1,0 +1,129 @@
+//! What the runtime was seen to hold for one pod name: all its instances, running and dead.
+//!
+//! Pure data. `runtime::observe` fills it; `plan` and `pod::status` read it.
+
+use jiff::Timestamp;
+
+use crate::pod::{ConfigHash, ContainerId, PodUid, SandboxId};
+
+/// Everything that the runtime holds for one pod name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Observed {
+    /// Sandboxes of every instance.
+    pub sandboxes: Vec<Sandbox>,
+    /// Containers of every instance.
+    pub containers: Vec<Container>,
+}
+
+/// One sandbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sandbox {
+    /// The runtime's id.
+    pub id: SandboxId,
+    /// The instance that it belongs to.
+    pub uid: PodUid,
+    /// The annotation `kubernetes.io/config.hash`, if it has one.
+    pub hash: Option<ConfigHash>,
+    /// Counts the sandboxes of one UID.
+    pub attempt: u32,
+    /// When the runtime made it.
+    pub created_at: Timestamp,
+    /// It is up, with its network.
+    pub ready: bool,
+    /// The pod's addresses; empty with the host's network.
+    pub ips: Vec<String>,
+}
+
+/// One container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Container {
+    /// The runtime's id.
+    pub id: ContainerId,
+    /// The sandbox that it is in.
+    pub sandbox: SandboxId,
+    /// The instance that it belongs to.
+    pub uid: PodUid,
+    /// The container's name in the pod.
+    pub name: String,
+    /// Counts the containers of one name in one UID.
+    pub attempt: u32,
+    /// The annotation `io.kubernetes.container.hash`.
+    pub hash: String,
+    /// How many crashes in a row came before this container, from our own annotation.
+    pub crashes: u32,
+    /// The grace period that it was created with, in seconds.
+    pub grace: Option<i64>,
+    /// The image as the manifest names it.
+    pub image: String,
+    /// The image as the runtime resolved it.
+    pub image_ref: String,
+    /// When the runtime made it.
+    pub created_at: Timestamp,
+    /// What it does now.
+    pub state: ContainerState,
+}
+
+/// What a container does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ContainerState {
+    /// Made, never started: what a crash between two calls leaves behind.
+    Created,
+    /// Runs.
+    Running {
+        /// Since when.
+        started_at: Timestamp,
+    },
+    /// Ended.
+    Exited(Exit),
+    /// The runtime lost track of it.
+    Unknown,
+}
+
+/// How a container ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exit {
+    /// When it began, if it ever did.
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    pub finished_at: Timestamp,
+    /// Its exit code.
+    pub code: i32,
+    /// The runtime's word for it: `Completed`, `Error`, `OOMKilled`, ...
+    pub reason: String,
+    /// The runtime's sentence for it.
+    pub message: String,
+}
+
+impl Container {
+    /// It may still be doing something.
+    pub fn is_alive(&self) -> bool {
+        matches!(self.state, ContainerState::Running { .. } | ContainerState::Unknown)
+    }
+
+    /// How it ended, if it did.
+    pub fn exit(&self) -> Option<&Exit> {
+        match &self.state {
+            ContainerState::Exited(exit) => Some(exit),
+            _ => None,
+        }
+    }
+}
+
+impl Observed {
+    /// Nothing is left of the pod name.
+    pub fn is_empty(&self) -> bool {
+        self.sandboxes.is_empty() && self.containers.is_empty()
+    }
+
+    /// The containers of one name in one instance, newest first.
+    pub fn containers_of<'a>(&'a self, uid: &PodUid, name: &str) -> Vec<&'a Container> {
+        let mut found: Vec<_> = self.containers.iter().filter(|c| c.uid == *uid && c.name == name).collect();
+        found.sort_by_key(|c| std::cmp::Reverse((c.attempt, c.created_at)));
+        found
+    }
+
+    /// The newest sandbox of an instance.
+    pub fn newest_sandbox(&self, uid: &PodUid) -> Option<&Sandbox> {
+        self.sandboxes.iter().filter(|s| s.uid == *uid).max_by_key(|s| (s.attempt, s.created_at))
+    }
+}
