@@ -1,6 +1,10 @@
 //! What a pod is: ids, decoding, defaults, validation, hashes. Pure: no I/O, no clock, no logging.
 
+pub mod dns;
+pub mod hosts;
 pub mod id;
+pub mod keys;
+pub mod status;
 #[cfg(test)]
 pub(crate) mod testing;
 
@@ -30,4 +34,12 @@ pub struct Pod {
     pub spec: PodSpec,
     /// Per container name, the hash of the container as written.
     pub container_hashes: BTreeMap<String, String>,
+}
+
+/// The host name inside the pod: as given, else the pod's name, cut to what the kernel takes.
+pub fn hostname(pod: &Pod) -> String {
+    const MAX: usize = 63;
+    let name = pod.spec.hostname.as_deref().unwrap_or(&pod.name.name);
+    let cut: String = name.chars().take(MAX).collect();
+    if name.len() > MAX { cut.trim_end_matches(['-', '.']).to_owned() } else { cut }
 }

@@ -16,6 +16,8 @@ pub struct View {
     pub verdicts: Vec<Verdict>,
     /// Whether the container runtime answers.
     pub runtime: RuntimeState,
+    /// Every source has said all that it holds, and the runtime too: what is neither wanted nor running is litter.
+    pub settled: bool,
 }
 
 /// One pod with its status.

@@ -1,0 +1,42 @@
+//! The labels and annotations that tie sandboxes and containers to pods: kubelet's keys, and one of our own.
+
+use std::collections::HashMap;
+
+use super::PodName;
+
+/// Label: the pod's name.
+pub const POD_NAME: &str = "io.kubernetes.pod.name";
+/// Label: the pod's namespace.
+pub const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
+/// Label: the pod's UID.
+pub const POD_UID: &str = "io.kubernetes.pod.uid";
+/// Label: the container's name in the pod.
+pub const CONTAINER_NAME: &str = "io.kubernetes.container.name";
+
+/// Annotation of a pod: where it came from.
+pub const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
+/// Annotation of a pod: the hash of its manifest.
+pub const CONFIG_HASH: &str = "kubernetes.io/config.hash";
+/// Annotation of a pod: when its manifest was first seen.
+pub const CONFIG_SEEN: &str = "kubernetes.io/config.seen";
+
+/// Annotation of a container: the hash of its specification.
+pub const CONTAINER_HASH: &str = "io.kubernetes.container.hash";
+/// Annotation of a container: how many containers of its name came before.
+pub const RESTART_COUNT: &str = "io.kubernetes.container.restartCount";
+/// Annotation of a container: where it may leave its last words.
+pub const TERMINATION_MESSAGE_PATH: &str = "io.kubernetes.container.terminationMessagePath";
+/// Annotation of a container: what to take for its last words.
+pub const TERMINATION_MESSAGE_POLICY: &str = "io.kubernetes.container.terminationMessagePolicy";
+/// Annotation of a container: its ports, as JSON.
+pub const CONTAINER_PORTS: &str = "io.kubernetes.container.ports";
+/// Annotation of a container: the pod's grace period in seconds.
+pub const GRACE_PERIOD: &str = "io.kubernetes.pod.terminationGracePeriod";
+
+/// Annotation of a container, ours: crashes in a row before it, so that back-off outlives the agent.
+pub const CRASHES: &str = "rkubelet.dev/crashes";
+
+/// The pod that labels name.
+pub fn pod_name(labels: &HashMap<String, String>) -> Option<PodName> {
+    Some(PodName::new(labels.get(POD_NAMESPACE)?, labels.get(POD_NAME)?))
+}

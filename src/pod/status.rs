@@ -1,0 +1,195 @@
+//! The status of a pod, computed from what was observed and planned.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{
+    ContainerState as ApiState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
+    HostIP, PodCondition, PodIP, PodStatus,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::{Pod, qos};
+use crate::observed::{Container, ContainerState, Observed, Sandbox};
+use crate::plan::Plan;
+
+/// Computes the status of the wanted instance; `previous` keeps the times of what did not change.
+pub fn pod_status(
+    pod: &Pod,
+    observed: &Observed,
+    plan: &Plan,
+    previous: Option<&Arc<PodStatus>>,
+    node_ips: &[String],
+    now: Timestamp,
+) -> PodStatus {
+    let sandbox = observed.newest_sandbox(&pod.uid).filter(|s| s.hash.as_ref().is_none_or(|hash| *hash == pod.hash));
+    let containers: Vec<_> = pod
+        .spec
+        .containers
+        .iter()
+        .map(|spec| container_status(&spec.name, spec.image.as_deref(), &observed.containers_of(&pod.uid, &spec.name), plan))
+        .collect();
+    let phase = phase(pod.spec.restart_policy.as_deref(), &containers);
+    let ips = pod_ips(pod, sandbox, node_ips);
+    let first_made = observed.sandboxes.iter().filter(|s| s.uid == pod.uid).map(|s| s.created_at).min();
+    let start_time =
+        previous.and_then(|p| p.start_time.clone()).unwrap_or_else(|| time(first_made.unwrap_or(now).min(now)));
+    PodStatus {
+        conditions: Some(conditions(sandbox, phase, &containers, previous, now)),
+        container_statuses: Some(containers),
+        host_ip: node_ips.first().cloned(),
+        host_ips: some(node_ips.iter().map(|ip| HostIP { ip: ip.clone() }).collect()),
+        phase: Some(phase.into()),
+        pod_ip: ips.first().cloned(),
+        pod_ips: some(ips.into_iter().map(|ip| PodIP { ip }).collect()),
+        qos_class: Some(qos::qos_class(&pod.spec).to_string()),
+        start_time: Some(start_time),
+        ..PodStatus::default()
+    }
+}
+
+/// The phase of a pod, by kubelet's rules.
+fn phase(restart_policy: Option<&str>, containers: &[ContainerStatus]) -> &'static str {
+    let (mut running, mut waiting, mut stopped, mut succeeded) = (0, 0, 0, 0);
+    for status in containers {
+        let state = status.state.as_ref();
+        let last = status.last_state.as_ref().and_then(|s| s.terminated.as_ref());
+        if state.is_some_and(|s| s.running.is_some()) {
+            running += 1;
+        } else if let Some(ended) = state.and_then(|s| s.terminated.as_ref()).or(last) {
+            stopped += 1;
+            succeeded += i32::from(ended.exit_code == 0);
+        } else {
+            waiting += 1;
+        }
+    }
+    match restart_policy {
+        _ if waiting > 0 => "Pending",
+        _ if running > 0 => "Running",
+        _ if stopped == 0 => "Pending",
+        Some("Never" | "OnFailure") if stopped == succeeded => "Succeeded",
+        Some("Never") => "Failed",
+        _ => "Running",
+    }
+}
+
+fn container_status(name: &str, image: Option<&str>, found: &[&Container], plan: &Plan) -> ContainerStatus {
+    let newest = found.first().copied();
+    let waiting = plan.waiting.get(name);
+    let mut status = ContainerStatus {
+        name: name.into(),
+        image: newest.map_or_else(|| image.unwrap_or_default().to_owned(), |c| c.image.clone()),
+        image_id: newest.map(|c| c.image_ref.clone()).unwrap_or_default(),
+        container_id: newest.map(container_id),
+        restart_count: newest.map_or(0, |c| i32::try_from(c.attempt).unwrap_or(i32::MAX)),
+        started: Some(false),
+        ..ContainerStatus::default()
+    };
+    let wait = |reason: &str, message: Option<String>| ApiState {
+        waiting: Some(ContainerStateWaiting { reason: Some(reason.into()), message }),
+        ..ApiState::default()
+    };
+    status.state = Some(match (newest.map(|c| &c.state), waiting) {
+        (Some(ContainerState::Running { started_at }), _) => {
+            status.ready = true;
+            status.started = Some(true);
+            ApiState {
+                running: Some(ContainerStateRunning { started_at: Some(time(*started_at)) }),
+                ..ApiState::default()
+            }
+        }
+        (_, Some(waiting)) => wait(&waiting.reason, Some(waiting.message.clone())),
+        (Some(ContainerState::Exited(_)), None) => newest.and_then(terminated).unwrap_or_default(),
+        _ => wait("ContainerCreating", None),
+    });
+    // What ended before the state that is shown.
+    let shows_newest = status.state.as_ref().is_some_and(|s| s.waiting.is_none());
+    let last = found.iter().skip(usize::from(shows_newest)).find_map(|c| terminated(c));
+    status.last_state = Some(last.unwrap_or_default());
+    status
+}
+
+fn container_id(container: &Container) -> String {
+    format!("containerd://{}", container.id)
+}
+
+fn terminated(container: &Container) -> Option<ApiState> {
+    let exit = container.exit()?;
+    let ended = ContainerStateTerminated {
+        container_id: Some(container_id(container)),
+        exit_code: exit.code,
+        finished_at: Some(time(exit.finished_at)),
+        message: Some(exit.message.clone()).filter(|m| !m.is_empty()),
+        reason: Some(exit.reason.clone()).filter(|r| !r.is_empty()),
+        signal: None,
+        started_at: exit.started_at.map(time),
+    };
+    Some(ApiState { terminated: Some(ended), ..ApiState::default() })
+}
+
+fn conditions(
+    sandbox: Option<&Sandbox>,
+    phase: &str,
+    containers: &[ContainerStatus],
+    previous: Option<&Arc<PodStatus>>,
+    now: Timestamp,
+) -> Vec<PodCondition> {
+    let unready: Vec<_> = containers.iter().filter(|c| !c.ready).map(|c| c.name.as_str()).collect();
+    let ready = if phase == "Succeeded" {
+        Err(("PodCompleted", None))
+    } else if phase == "Failed" {
+        Err(("PodFailed", None))
+    } else if unready.is_empty() {
+        Ok(())
+    } else {
+        Err(("ContainersNotReady", Some(format!("containers with unready status: [{}]", unready.join(" ")))))
+    };
+    let has_sandbox = if sandbox.is_some_and(|s| s.ready) { Ok(()) } else { Err(("", None)) };
+    [
+        ("PodReadyToStartContainers", has_sandbox),
+        ("Initialized", Ok(())),
+        ("Ready", ready.clone()),
+        ("ContainersReady", ready),
+        ("PodScheduled", Ok(())),
+    ]
+    .into_iter()
+    .map(|(kind, outcome)| condition(kind, outcome, previous, now))
+    .collect()
+}
+
+fn condition(
+    kind: &str,
+    outcome: Result<(), (&str, Option<String>)>,
+    previous: Option<&Arc<PodStatus>>,
+    now: Timestamp,
+) -> PodCondition {
+    let status = if outcome.is_ok() { "True" } else { "False" };
+    let before = previous.and_then(|p| p.conditions.as_ref()).and_then(|all| all.iter().find(|c| c.type_ == kind));
+    let since = before.filter(|c| c.status == status).and_then(|c| c.last_transition_time.clone());
+    let (reason, message) = outcome.err().map_or((None, None), |(reason, message)| (Some(reason), message));
+    PodCondition {
+        type_: kind.into(),
+        status: status.into(),
+        last_transition_time: Some(since.unwrap_or_else(|| time(now))),
+        reason: reason.filter(|r| !r.is_empty()).map(str::to_owned),
+        message,
+        ..PodCondition::default()
+    }
+}
+
+fn pod_ips(pod: &Pod, sandbox: Option<&Sandbox>, node_ips: &[String]) -> Vec<String> {
+    match sandbox {
+        Some(sandbox) if sandbox.ready && pod.spec.host_network == Some(true) => node_ips.to_vec(),
+        Some(sandbox) if sandbox.ready => sandbox.ips.clone(),
+        _ => Vec::new(),
+    }
+}
+
+/// The API writes times in whole seconds.
+fn time(at: Timestamp) -> Time {
+    Time(Timestamp::from_second(at.as_second()).unwrap_or(at))
+}
+
+fn some<T>(items: Vec<T>) -> Option<Vec<T>> {
+    Some(items).filter(|items| !items.is_empty())
+}
