@@ -116,16 +116,20 @@ impl CriClient {
     pub async fn version(&self) -> Result<VersionResponse, CriError> {
         let mut client = self.runtime.clone();
         let request = VersionRequest { version: CRI_VERSION.to_owned() };
-        self.call(op("Version", "version"), self.timeouts.request, request, async |r| client.version(r).await)
-            .await
+        self.call(op("Version", "version"), self.timeouts.request, request, |r| async move {
+            client.version(r).await
+        })
+        .await
     }
 
     /// The runtime's conditions (`RuntimeReady`, `NetworkReady`) and features.
     pub async fn status(&self) -> Result<StatusResponse, CriError> {
         let mut client = self.runtime.clone();
         let request = StatusRequest { verbose: false };
-        self.call(op("Status", "status"), self.timeouts.request, request, async |r| client.status(r).await)
-            .await
+        self.call(op("Status", "status"), self.timeouts.request, request, |r| async move {
+            client.status(r).await
+        })
+        .await
     }
 
     /// The sandboxes that match, all without a filter.
@@ -136,8 +140,9 @@ impl CriClient {
         let mut client = self.runtime.clone();
         let op = op("ListPodSandbox", "list_podsandbox");
         let request = ListPodSandboxRequest { filter };
-        let answer =
-            self.call(op, self.timeouts.request, request, async |r| client.list_pod_sandbox(r).await).await?;
+        let answer = self
+            .call(op, self.timeouts.request, request, |r| async move { client.list_pod_sandbox(r).await })
+            .await?;
         Ok(answer.items)
     }
 
@@ -147,7 +152,7 @@ impl CriClient {
         let op = op("PodSandboxStatus", "podsandbox_status");
         let request = PodSandboxStatusRequest { pod_sandbox_id: id.0.clone(), verbose: false };
         let answer = self
-            .call(op, self.timeouts.request, request, async |r| client.pod_sandbox_status(r).await)
+            .call(op, self.timeouts.request, request, |r| async move { client.pod_sandbox_status(r).await })
             .await?;
         answer.status.ok_or(CriError::incomplete("PodSandboxStatus", "status"))
     }
@@ -163,7 +168,8 @@ impl CriClient {
         let request =
             RunPodSandboxRequest { config: Some(config), runtime_handler: runtime_handler.to_owned() };
         let deadline = self.timeouts.request.saturating_mul(2);
-        let answer = self.call(op, deadline, request, async |r| client.run_pod_sandbox(r).await).await?;
+        let answer =
+            self.call(op, deadline, request, |r| async move { client.run_pod_sandbox(r).await }).await?;
         Ok(SandboxId(answer.pod_sandbox_id))
     }
 
@@ -172,7 +178,7 @@ impl CriClient {
         let mut client = self.runtime.clone();
         let op = op("StopPodSandbox", "stop_podsandbox");
         let request = StopPodSandboxRequest { pod_sandbox_id: id.0.clone() };
-        self.call(op, self.timeouts.request, request, async |r| {
+        self.call(op, self.timeouts.request, request, |r| async move {
             gone_is_done(client.stop_pod_sandbox(r).await)
         })
         .await
@@ -183,7 +189,7 @@ impl CriClient {
         let mut client = self.runtime.clone();
         let op = op("RemovePodSandbox", "remove_podsandbox");
         let request = RemovePodSandboxRequest { pod_sandbox_id: id.0.clone() };
-        self.call(op, self.timeouts.request, request, async |r| {
+        self.call(op, self.timeouts.request, request, |r| async move {
             gone_is_done(client.remove_pod_sandbox(r).await)
         })
         .await
@@ -194,8 +200,9 @@ impl CriClient {
         let mut client = self.runtime.clone();
         let op = op("ListContainers", "list_containers");
         let request = ListContainersRequest { filter };
-        let answer =
-            self.call(op, self.timeouts.request, request, async |r| client.list_containers(r).await).await?;
+        let answer = self
+            .call(op, self.timeouts.request, request, |r| async move { client.list_containers(r).await })
+            .await?;
         Ok(answer.containers)
     }
 
@@ -204,8 +211,9 @@ impl CriClient {
         let mut client = self.runtime.clone();
         let op = op("ContainerStatus", "container_status");
         let request = ContainerStatusRequest { container_id: id.0.clone(), verbose: false };
-        let answer =
-            self.call(op, self.timeouts.request, request, async |r| client.container_status(r).await).await?;
+        let answer = self
+            .call(op, self.timeouts.request, request, |r| async move { client.container_status(r).await })
+            .await?;
         answer.status.ok_or(CriError::incomplete("ContainerStatus", "status"))
     }
 
@@ -223,8 +231,9 @@ impl CriClient {
             config: Some(config),
             sandbox_config: Some(sandbox_config),
         };
-        let answer =
-            self.call(op, self.timeouts.request, request, async |r| client.create_container(r).await).await?;
+        let answer = self
+            .call(op, self.timeouts.request, request, |r| async move { client.create_container(r).await })
+            .await?;
         Ok(ContainerId(answer.container_id))
     }
 
@@ -233,7 +242,8 @@ impl CriClient {
         let mut client = self.runtime.clone();
         let op = op("StartContainer", "start_container");
         let request = StartContainerRequest { container_id: id.0.clone() };
-        self.call(op, self.timeouts.request, request, async |r| client.start_container(r).await).await?;
+        self.call(op, self.timeouts.request, request, |r| async move { client.start_container(r).await })
+            .await?;
         Ok(())
     }
 
@@ -245,7 +255,8 @@ impl CriClient {
         let grace = u64::try_from(grace_seconds).unwrap_or(0);
         let deadline = self.timeouts.request.saturating_add(Duration::from_secs(grace));
         let request = StopContainerRequest { container_id: id.0.clone(), timeout: grace_seconds.max(0) };
-        self.call(op, deadline, request, async |r| gone_is_done(client.stop_container(r).await)).await
+        self.call(op, deadline, request, |r| async move { gone_is_done(client.stop_container(r).await) })
+            .await
     }
 
     /// Removes a container. Success if it is gone.
@@ -253,7 +264,7 @@ impl CriClient {
         let mut client = self.runtime.clone();
         let op = op("RemoveContainer", "remove_container");
         let request = RemoveContainerRequest { container_id: id.0.clone() };
-        self.call(op, self.timeouts.request, request, async |r| {
+        self.call(op, self.timeouts.request, request, |r| async move {
             gone_is_done(client.remove_container(r).await)
         })
         .await
@@ -264,8 +275,9 @@ impl CriClient {
         let mut client = self.image.clone();
         let op = op("ImageStatus", "image_status");
         let request = ImageStatusRequest { image: Some(image_spec(image)), verbose: false };
-        let answer =
-            self.call(op, self.timeouts.request, request, async |r| client.image_status(r).await).await?;
+        let answer = self
+            .call(op, self.timeouts.request, request, |r| async move { client.image_status(r).await })
+            .await?;
         Ok(answer.image)
     }
 
@@ -280,7 +292,8 @@ impl CriClient {
         let op = op("PullImage", "pull_image");
         let request =
             PullImageRequest { image: Some(image_spec(image)), auth, sandbox_config: Some(sandbox) };
-        let answer = self.call(op, self.timeouts.pull, request, async |r| client.pull_image(r).await).await?;
+        let answer =
+            self.call(op, self.timeouts.pull, request, |r| async move { client.pull_image(r).await }).await?;
         Ok(answer.image_ref)
     }
 
@@ -290,18 +303,22 @@ impl CriClient {
     }
 
     /// Makes one call: sets its deadline, classes its failure, tells the observer.
-    async fn call<Q, A>(
+    async fn call<Q, A, F>(
         &self,
         op: Op,
         deadline: Duration,
         request: Q,
-        send: impl AsyncFnOnce(Request<Q>) -> Result<Response<A>, Status>,
-    ) -> Result<A, CriError> {
+        send: impl FnOnce(Request<Q>) -> F,
+    ) -> Result<A, CriError>
+    where
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
         let start = Instant::now();
         let mut request = Request::new(request);
         // Tells the runtime, so that it gives up too.
         request.set_timeout(deadline);
-        let answer = within(deadline, send(request)).await;
+        // Boxed: tonic's future holds the message several times over.
+        let answer = within(deadline, Box::pin(send(request))).await;
         let answer =
             answer.map(Response::into_inner).map_err(|status| CriError::from_status(op.rpc, &status));
         (self.observer)(op.metric, start.elapsed(), answer.as_ref().err().map(|error| error.class));
