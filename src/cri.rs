@@ -1,1 +1,21 @@
 //! CRI: the client that calls the runtime, and the pure translation of pods into its messages.
+//!
+//! - [`endpoint`]: where the runtime listens (pure).
+//! - [`error`]: what a failure means (pure).
+//! - [`client`]: the calls, each with a deadline.
+//! - [`events`]: containerd's event stream, hints that a container ended.
+//! - [`reactor`]: the tokio thread under the client.
+//! - [`proto`]: the generated messages.
+
+pub mod client;
+pub mod endpoint;
+pub mod error;
+pub mod events;
+pub mod proto;
+pub mod reactor;
+
+pub use client::{CriClient, Observer, Timeouts};
+pub use endpoint::{Endpoint, EndpointError};
+pub use error::{CriError, ErrorClass};
+pub use events::TaskExits;
+pub use reactor::spawn_tokio_thread;

@@ -1,0 +1,28 @@
+//! The generated messages and clients of CRI v1 and of containerd's event service.
+//!
+//! Owns nothing but the generated code and what it must not do by itself: print credentials.
+//! Their meaning is in `proto/`.
+#![allow(missing_docs, unreachable_pub, deprecated, clippy::all, clippy::pedantic)]
+
+use std::fmt;
+
+tonic::include_proto!("runtime.v1");
+
+/// containerd's event service, `containerd.services.events.v1`.
+pub mod event_service {
+    tonic::include_proto!("containerd.services.events.v1");
+}
+
+/// The payloads of containerd's events, `containerd.events`.
+pub mod task_events {
+    tonic::include_proto!("containerd.events");
+}
+
+impl fmt::Debug for AuthConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AuthConfig")
+            .field("username", &self.username)
+            .field("server_address", &self.server_address)
+            .finish_non_exhaustive()
+    }
+}
