@@ -3,11 +3,13 @@
 //! - [`endpoint`]: where the runtime listens (pure).
 //! - [`error`]: what a failure means (pure).
 //! - [`client`]: the calls, each with a deadline.
+//! - [`convert`]: pods as CRI messages (pure).
 //! - [`events`]: containerd's event stream, hints that a container ended.
 //! - [`reactor`]: the tokio thread under the client.
 //! - [`proto`]: the generated messages.
 
 pub mod client;
+pub mod convert;
 pub mod endpoint;
 pub mod error;
 pub mod events;

@@ -11,11 +11,12 @@ use std::time::Duration;
 use async_channel::Sender;
 use futures_lite::future;
 use smol::Timer;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use crate::cri::proto::{ContainerState, PodSandboxState};
-use crate::cri::{CriClient, CriError, ErrorClass, TaskExits};
+use crate::cri::{CriClient, CriError, ErrorClass};
 use crate::pod::{ContainerId, Source, keys};
+use crate::sync_loop::Event;
 use diff::{Listed, NodeList, Seen};
 
 /// How often the node is listed where there is no event stream.
@@ -35,97 +36,80 @@ pub enum PlegEvent {
 }
 
 /// Watches the runtime until the inbox is closed. `relist` is the period of the slow relist.
-pub async fn run_pleg(cri: CriClient, inbox: Sender<PlegEvent>, relist: Duration) {
-    let mut was_up = None;
-    let mut has_events = true;
-    loop {
-        // Subscribe first, list second: an exit between the two is seen by one of them.
-        let mut stream = match subscribe(&cri, &mut has_events).await {
-            Ok(stream) => stream,
-            Err(error) => {
-                if !report_down(&inbox, &error, &mut was_up).await {
-                    return;
-                }
-                Timer::after(RETRY).await;
+pub async fn run_pleg(cri: CriClient, inbox: Sender<Event>, relist: Duration) {
+    let mut watch = Watch { cri, inbox, period: relist, has_events: true, was_up: None };
+    while !watch.inbox.is_closed() {
+        let error = watch.follow().await;
+        match error.class {
+            ErrorClass::Unimplemented if watch.has_events => {
+                warn!(every = ?FAST_RELIST, "the runtime has no event stream that we know: listing instead");
+                watch.has_events = false;
+                watch.period = FAST_RELIST;
                 continue;
             }
-        };
-        let error = loop {
-            match list_node(&cri).await {
-                Ok(list) => {
-                    if was_up != Some(true) {
-                        info!(sandboxes = list.len(), events = stream.is_some(), "container runtime answers");
-                        was_up = Some(true);
-                    }
-                    if inbox.send(PlegEvent::Listed(list)).await.is_err() {
-                        return;
-                    }
-                }
-                Err(error) => break error,
-            }
-            let waited = match &mut stream {
-                Some(stream) => follow(stream, &inbox, relist).await,
-                None => {
-                    Timer::after(FAST_RELIST).await;
-                    Ok(())
-                }
-            };
-            if let Err(error) = waited {
-                break error;
-            }
-            if inbox.is_closed() {
-                return;
-            }
-        };
-        debug!(%error, "lost the runtime's events");
-        if error.class == ErrorClass::Unavailable && !report_down(&inbox, &error, &mut was_up).await {
-            return;
+            ErrorClass::Unavailable | ErrorClass::Timeout => watch.report_down(&error).await,
+            _ => warn!(%error, "cannot watch the runtime"),
         }
         Timer::after(RETRY).await;
     }
 }
 
-/// Opens the event stream; `None` where the runtime has none.
-async fn subscribe(cri: &CriClient, has_events: &mut bool) -> Result<Option<TaskExits>, CriError> {
-    if !*has_events {
-        return Ok(None);
-    }
-    match cri.subscribe_task_exits().await {
-        Ok(stream) => Ok(Some(stream)),
-        Err(error) if error.class == ErrorClass::Unimplemented => {
-            warn!(every = ?FAST_RELIST, "the runtime has no event stream that we know: listing instead");
-            *has_events = false;
-            Ok(None)
-        }
-        Err(error) => Err(error),
-    }
+struct Watch {
+    cri: CriClient,
+    inbox: Sender<Event>,
+    period: Duration,
+    has_events: bool,
+    was_up: Option<bool>,
 }
 
-/// Passes exits on until the next relist is due.
-async fn follow(stream: &mut TaskExits, inbox: &Sender<PlegEvent>, relist: Duration) -> Result<(), CriError> {
-    let exits = async {
-        while let Some(id) = stream.next().await? {
-            if inbox.send(PlegEvent::Exited(id)).await.is_err() {
-                return Ok(());
+impl Watch {
+    /// Passes on exits and lists until one of them fails.
+    async fn follow(&mut self) -> CriError {
+        let (cri, inbox, has_events) = (self.cri.clone(), self.inbox.clone(), self.has_events);
+        let exits = async {
+            let mut stream = cri.subscribe_task_exits();
+            while has_events {
+                match stream.next().await {
+                    Ok(Some(id)) => send(&inbox, PlegEvent::Exited(id)).await,
+                    Ok(None) => break,
+                    Err(error) => return error,
+                }
             }
+            future::pending().await
+        };
+        // The stream is polled first, so that an exit is seen by it or by the list that follows.
+        future::or(exits, self.list_again_and_again()).await
+    }
+
+    async fn list_again_and_again(&mut self) -> CriError {
+        loop {
+            match list_node(&self.cri).await {
+                Ok(list) => {
+                    if self.was_up != Some(true) {
+                        info!(pods = list.len(), "container runtime answers");
+                        self.was_up = Some(true);
+                    }
+                    send(&self.inbox, PlegEvent::Listed(list)).await;
+                }
+                Err(error) => return error,
+            }
+            Timer::after(self.period).await;
         }
-        Ok(())
-    };
-    let due = async {
-        Timer::after(relist).await;
-        Ok(())
-    };
-    future::or(exits, due).await
+    }
+
+    /// Says once that the runtime is away.
+    async fn report_down(&mut self, error: &CriError) {
+        if self.was_up != Some(false) {
+            self.was_up = Some(false);
+            warn!(%error, "container runtime is not available; waiting for it");
+            send(&self.inbox, PlegEvent::Down(error.to_string())).await;
+        }
+    }
 }
 
-/// Says once that the runtime is away. False when nobody listens any more.
-async fn report_down(inbox: &Sender<PlegEvent>, error: &CriError, was_up: &mut Option<bool>) -> bool {
-    if *was_up == Some(false) {
-        return true;
-    }
-    *was_up = Some(false);
-    warn!(%error, "container runtime is not available; waiting for it");
-    inbox.send(PlegEvent::Down(error.to_string())).await.is_ok()
+/// The loop that we report to ends with the agent: then nobody is left to tell.
+async fn send(inbox: &Sender<Event>, event: PlegEvent) {
+    let _ = inbox.send(Event::Pleg(event)).await;
 }
 
 /// Two List calls for the whole node.

@@ -1,6 +1,6 @@
 //! The labels and annotations that tie sandboxes and containers to pods: kubelet's keys, and one of our own.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use super::PodName;
 
@@ -37,6 +37,6 @@ pub const GRACE_PERIOD: &str = "io.kubernetes.pod.terminationGracePeriod";
 pub const CRASHES: &str = "rkubelet.dev/crashes";
 
 /// The pod that labels name.
-pub fn pod_name(labels: &HashMap<String, String>) -> Option<PodName> {
+pub fn pod_name(labels: &BTreeMap<String, String>) -> Option<PodName> {
     Some(PodName::new(labels.get(POD_NAMESPACE)?, labels.get(POD_NAME)?))
 }

@@ -1,0 +1,207 @@
+//! Pods as CRI messages. Pure: what kubelet sends for the same pod, field by field, is the model.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Container, ContainerPort, PodSpec};
+
+use super::proto::{
+    ContainerConfig, ContainerMetadata, DnsConfig, ImageSpec, KeyValue, LinuxContainerConfig,
+    LinuxContainerSecurityContext, LinuxPodSandboxConfig, LinuxSandboxSecurityContext, Mount, NamespaceMode,
+    NamespaceOption, PodSandboxConfig, PodSandboxMetadata, PortMapping, Protocol, SecurityProfile, UserNamespace,
+    security_profile::ProfileType,
+};
+use crate::pod::dns::Dns;
+use crate::pod::{Pod, hostname, keys};
+
+/// Paths under /proc and /sys that a container does not see, as kubelet's.
+const MASKED_PATHS: [&str; 12] = [
+    "/proc/asound",
+    "/proc/acpi",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/sys/firmware",
+    "/sys/devices/virtual/powercap",
+];
+
+/// Paths that a container may only read, as kubelet's.
+const READONLY_PATHS: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+
+/// The sandbox of a pod.
+pub fn sandbox_config(pod: &Pod, attempt: u32, log_directory: &str, dns: Dns) -> PodSandboxConfig {
+    let host_network = pod.spec.host_network == Some(true);
+    let mut labels = pod.metadata.labels.clone().unwrap_or_default();
+    labels.extend(pod_labels(pod));
+    PodSandboxConfig {
+        metadata: Some(PodSandboxMetadata {
+            name: pod.name.name.clone(),
+            uid: pod.uid.0.clone(),
+            namespace: pod.name.namespace.clone(),
+            attempt,
+        }),
+        hostname: if host_network { String::new() } else { hostname(pod) },
+        log_directory: log_directory.to_owned(),
+        dns_config: Some(DnsConfig { servers: dns.servers, searches: dns.searches, options: dns.options }),
+        port_mappings: if host_network { Vec::new() } else { port_mappings(&pod.spec) },
+        labels,
+        annotations: pod.metadata.annotations.clone().unwrap_or_default(),
+        linux: Some(LinuxPodSandboxConfig {
+            security_context: Some(LinuxSandboxSecurityContext {
+                namespace_options: Some(namespaces(&pod.spec)),
+                seccomp: Some(profile(ProfileType::RuntimeDefault)),
+                ..Default::default()
+            }),
+            ..Default::default()
+        }),
+        windows: None,
+    }
+}
+
+/// What the effects found out before a container can be described.
+#[derive(Debug, Clone, Default)]
+pub struct Prepared {
+    /// Counts the containers of this name in this instance.
+    pub attempt: u32,
+    /// Crashes in a row before it.
+    pub crashes: u32,
+    /// The image, as the runtime resolved it.
+    pub image_ref: String,
+    /// Environment, expanded.
+    pub env: Vec<(String, String)>,
+    /// Command, expanded.
+    pub command: Vec<String>,
+    /// Arguments, expanded.
+    pub args: Vec<String>,
+    /// Mounts, with paths on the node.
+    pub mounts: Vec<Mount>,
+}
+
+/// A container of a pod.
+pub fn container_config(pod: &Pod, container: &Container, prepared: Prepared) -> ContainerConfig {
+    let name = &container.name;
+    let mut labels = pod_labels(pod);
+    labels.insert(keys::CONTAINER_NAME.into(), name.clone());
+    ContainerConfig {
+        metadata: Some(ContainerMetadata { name: name.clone(), attempt: prepared.attempt }),
+        image: Some(ImageSpec {
+            image: prepared.image_ref.clone(),
+            user_specified_image: container.image.clone().unwrap_or_default(),
+            ..Default::default()
+        }),
+        command: prepared.command,
+        args: prepared.args,
+        working_dir: container.working_dir.clone().unwrap_or_default(),
+        envs: prepared.env.into_iter().map(|(key, value)| KeyValue { key, value }).collect(),
+        mounts: prepared.mounts,
+        labels,
+        annotations: container_annotations(pod, container, prepared.attempt, prepared.crashes),
+        log_path: format!("{name}/{}.log", prepared.attempt),
+        stdin: container.stdin.unwrap_or_default(),
+        stdin_once: container.stdin_once.unwrap_or_default(),
+        tty: container.tty.unwrap_or_default(),
+        linux: Some(LinuxContainerConfig {
+            security_context: Some(LinuxContainerSecurityContext {
+                namespace_options: Some(namespaces(&pod.spec)),
+                masked_paths: MASKED_PATHS.map(str::to_owned).to_vec(),
+                readonly_paths: READONLY_PATHS.map(str::to_owned).to_vec(),
+                seccomp: Some(profile(ProfileType::Unconfined)),
+                ..Default::default()
+            }),
+            ..Default::default()
+        }),
+        ..Default::default()
+    }
+}
+
+fn pod_labels(pod: &Pod) -> BTreeMap<String, String> {
+    BTreeMap::from([
+        (keys::POD_NAME.to_owned(), pod.name.name.clone()),
+        (keys::POD_NAMESPACE.to_owned(), pod.name.namespace.clone()),
+        (keys::POD_UID.to_owned(), pod.uid.0.clone()),
+    ])
+}
+
+fn container_annotations(pod: &Pod, container: &Container, attempt: u32, crashes: u32) -> BTreeMap<String, String> {
+    let mut annotations = BTreeMap::new();
+    let mut put = |key: &str, value: String| annotations.insert(key.to_owned(), value);
+    put(keys::CONTAINER_HASH, pod.container_hashes.get(&container.name).cloned().unwrap_or_default());
+    put(keys::RESTART_COUNT, attempt.to_string());
+    put(keys::TERMINATION_MESSAGE_PATH, container.termination_message_path.clone().unwrap_or_default());
+    put(keys::TERMINATION_MESSAGE_POLICY, container.termination_message_policy.clone().unwrap_or_default());
+    if let Some(grace) = pod.spec.termination_grace_period_seconds {
+        put(keys::GRACE_PERIOD, grace.to_string());
+    }
+    let ports = container.ports.as_deref().unwrap_or_default();
+    if !ports.is_empty() {
+        put(keys::CONTAINER_PORTS, ports_annotation(ports));
+    }
+    if crashes > 0 {
+        put(keys::CRASHES, crashes.to_string());
+    }
+    annotations
+}
+
+/// Ports as Go writes them: the fields in the order of the type, without the empty ones.
+fn ports_annotation(ports: &[ContainerPort]) -> String {
+    let each = ports.iter().map(|port| {
+        let mut fields = Vec::new();
+        let text = |value: &str| serde_json::Value::from(value).to_string();
+        if let Some(name) = &port.name {
+            fields.push(format!("\"name\":{}", text(name)));
+        }
+        if let Some(host_port) = port.host_port.filter(|p| *p != 0) {
+            fields.push(format!("\"hostPort\":{host_port}"));
+        }
+        fields.push(format!("\"containerPort\":{}", port.container_port));
+        if let Some(protocol) = &port.protocol {
+            fields.push(format!("\"protocol\":{}", text(protocol)));
+        }
+        if let Some(ip) = port.host_ip.as_deref().filter(|ip| !ip.is_empty()) {
+            fields.push(format!("\"hostIP\":{}", text(ip)));
+        }
+        format!("{{{}}}", fields.join(","))
+    });
+    format!("[{}]", each.collect::<Vec<_>>().join(","))
+}
+
+fn port_mappings(spec: &PodSpec) -> Vec<PortMapping> {
+    let ports = spec.containers.iter().flat_map(|c| c.ports.iter().flatten());
+    ports
+        .filter(|port| port.host_port.is_some_and(|p| p > 0))
+        .map(|port| PortMapping {
+            protocol: match port.protocol.as_deref() {
+                Some("UDP") => Protocol::Udp,
+                Some("SCTP") => Protocol::Sctp,
+                _ => Protocol::Tcp,
+            } as i32,
+            container_port: port.container_port,
+            host_port: port.host_port.unwrap_or_default(),
+            host_ip: port.host_ip.clone().unwrap_or_default(),
+        })
+        .collect()
+}
+
+fn namespaces(spec: &PodSpec) -> NamespaceOption {
+    let node_if = |host: Option<bool>| if host == Some(true) { NamespaceMode::Node } else { NamespaceMode::Pod };
+    let pid = match (spec.host_pid, spec.share_process_namespace) {
+        (Some(true), _) => NamespaceMode::Node,
+        (_, Some(true)) => NamespaceMode::Pod,
+        _ => NamespaceMode::Container,
+    };
+    NamespaceOption {
+        network: node_if(spec.host_network) as i32,
+        pid: pid as i32,
+        ipc: node_if(spec.host_ipc) as i32,
+        target_id: String::new(),
+        userns_options: Some(UserNamespace { mode: NamespaceMode::Node as i32, ..Default::default() }),
+    }
+}
+
+fn profile(kind: ProfileType) -> SecurityProfile {
+    SecurityProfile { profile_type: kind as i32, ..Default::default() }
+}

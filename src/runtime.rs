@@ -1,0 +1,71 @@
+//! Carries out plans on the container runtime: thin effects around the CRI client and the node's directories.
+//!
+//! Decides nothing: what to do comes from `plan`, how it is said to the runtime from `cri::convert`.
+
+pub mod dirs;
+mod execute;
+mod image;
+mod logs;
+mod observe;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use smol::Executor;
+
+use crate::cri::{CriClient, CriError};
+use crate::metrics::Metrics;
+use crate::pod::dns::ClusterDns;
+use crate::volume::VolumeError;
+
+pub use dirs::Dirs;
+pub use execute::StartError;
+pub use observe::Cache;
+
+/// The container runtime and the node around it.
+#[derive(Debug)]
+pub struct Runtime {
+    /// The client.
+    pub cri: CriClient,
+    /// Where things lie on disk.
+    pub dirs: Dirs,
+    /// The node's addresses, if they were given.
+    pub node_ips: Vec<String>,
+    /// The cluster's resolver.
+    pub cluster_dns: ClusterDns,
+    /// The node's resolver file; without one, pods with the node's policy get none.
+    pub resolv_conf: Option<PathBuf>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// Runs what goes on side by side.
+    pub executor: Arc<Executor<'static>>,
+}
+
+/// A step that failed.
+#[derive(Debug, thiserror::Error)]
+pub enum StepError {
+    /// The runtime refused, or did not answer.
+    #[error(transparent)]
+    Cri(#[from] CriError),
+    /// A file or directory on the node.
+    #[error("{operation} {}", path.display())]
+    File {
+        /// What was tried.
+        operation: &'static str,
+        /// With which path.
+        path: PathBuf,
+        /// The reason.
+        source: std::io::Error,
+    },
+    /// A volume of the pod.
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+    /// A mount lies where a directory is to be removed: what is mounted there is not ours to delete.
+    #[error("{} is a mount point, {} stays", mount.display(), dir.display())]
+    Mounted {
+        /// The mount point.
+        mount: PathBuf,
+        /// The directory.
+        dir: PathBuf,
+    },
+}
