@@ -1,1 +1,90 @@
-//! Flags, KubeletConfiguration and drop-ins become one validated `Config`.
+//! Flags, the KubeletConfiguration file and its drop-ins become one validated [`Config`].
+//!
+//! Two levels: what was said (`flags`, `kubelet_configuration`: each value checked against a table where it was
+//! written), then what it means (`resolve`: precedence, defaults). Flags win over drop-ins, drop-ins over the file,
+//! the file over the defaults.
+//!
+//! Invariant: whatever kubelet 1.36 accepts by name is accepted, whatever it does not know is refused by name, and
+//! whatever has no effect yet is told in [`Config::warnings`]. Nothing is dropped in silence.
+//!
+//! Only `files` touches the machine; nothing here logs, prints, or looks at the configuration twice.
+
+mod duration;
+mod error;
+mod files;
+mod flags;
+mod kind;
+mod kubelet_configuration;
+mod node_name;
+mod resolve;
+mod suggest;
+mod text;
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+pub use self::error::{ConfigError, Hint};
+pub use self::resolve::Config;
+
+use self::files::{hostname, list_drop_ins, read_text};
+use self::flags::Flags;
+use self::flags::help::help_text;
+use self::kubelet_configuration::KubeletConfiguration;
+
+/// What the command line asks for. The texts have no newline at the end.
+#[derive(Debug)]
+pub enum Invocation {
+    /// Run with this configuration.
+    Run(Box<Config>),
+    /// Print this text, the list of flags, and exit.
+    Help(String),
+    /// Print this line, the version, and exit.
+    Version(String),
+}
+
+/// Reads the arguments after the program's name, and the files that they name.
+pub fn load(arguments: impl Iterator<Item = OsString>) -> Result<Invocation, ConfigError> {
+    let working_directory =
+        env::current_dir().map_err(|cause| ConfigError::Read { path: PathBuf::from("."), cause })?;
+    let flags = Flags::parse(arguments, &working_directory)?;
+    if flags.get("help") == Some(&Value::Bool(true)) {
+        return Ok(Invocation::Help(help_text()));
+    }
+    match flags.get("version") {
+        Some(Value::Bool(true)) => {
+            return Ok(Invocation::Version(format!("rkubelet v{}", env!("CARGO_PKG_VERSION"))));
+        }
+        Some(Value::String(_)) => {
+            return Ok(Invocation::Version(format!("v{}", env!("CARGO_PKG_VERSION"))));
+        }
+        _ => {}
+    }
+
+    let mut files = KubeletConfiguration::default();
+    let mut ignored = Vec::new();
+    if let Some(path) = flags.text("config").map(Path::new) {
+        files.merge_file(&read_text(path)?, path)?;
+    }
+    if let Some(directory) = flags.text("config-dir").map(Path::new) {
+        let drop_ins = list_drop_ins(directory)?;
+        for path in &drop_ins.read {
+            files.merge_file(&read_text(path)?, path)?;
+        }
+        ignored = drop_ins.ignored;
+    }
+
+    let mut config = Config::resolve(files, &flags, &hostname())?;
+    if !ignored.is_empty() {
+        let names: Vec<String> = ignored.iter().map(|path| path.display().to_string()).collect();
+        config
+            .warnings
+            .push(format!("files in --config-dir ignored, their suffix is not .conf: {}", names.join(", ")));
+    }
+    Ok(Invocation::Run(Box::new(config)))
+}
+
+#[cfg(test)]
+mod tests;

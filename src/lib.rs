@@ -9,3 +9,4 @@ pub mod pod;
 pub mod pod_config;
 pub mod server;
 pub mod view;
+pub mod yaml;

@@ -1,0 +1,90 @@
+//! What the configuration reads from the machine: its files, its drop-in directory, the hostname.
+//! The only part of this room with effects; it judges nothing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::error::ConfigError;
+
+const DROP_IN_SUFFIX: &str = ".conf";
+
+/// The files of a drop-in directory.
+#[derive(Debug, Default)]
+pub(crate) struct DropIns {
+    /// Those to read, in the order in which they are laid over each other.
+    pub(crate) read: Vec<PathBuf>,
+    /// Those left alone for their suffix.
+    pub(crate) ignored: Vec<PathBuf>,
+}
+
+/// The text of a file.
+pub(crate) fn read_text(path: &Path) -> Result<String, ConfigError> {
+    fs::read_to_string(path).map_err(|cause| ConfigError::Read { path: path.to_owned(), cause })
+}
+
+/// The drop-ins below a directory: entries by name, a subdirectory at its own place among them, as kubelet walks.
+pub(crate) fn list_drop_ins(directory: &Path) -> Result<DropIns, ConfigError> {
+    let mut found = DropIns::default();
+    walk(directory, &mut found)?;
+    Ok(found)
+}
+
+fn walk(directory: &Path, found: &mut DropIns) -> Result<(), ConfigError> {
+    let refuse = |cause| ConfigError::Read { path: directory.to_owned(), cause };
+    let entries = fs::read_dir(directory).map_err(refuse)?.collect::<Result<Vec<_>, _>>();
+    let mut entries = entries.map_err(refuse)?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let path = entry.path();
+        // A link to a directory is not followed, so there can be no loop.
+        if entry.file_type().map_err(refuse)?.is_dir() {
+            walk(&path, found)?;
+        } else if entry.file_name().as_encoded_bytes().ends_with(DROP_IN_SUFFIX.as_bytes()) {
+            found.read.push(path);
+        } else {
+            found.ignored.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// The hostname, as the kernel has it.
+pub(crate) fn hostname() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::{hostname, list_drop_ins, read_text};
+
+    #[test]
+    fn drop_ins_are_conf_files_in_lexical_order() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        fs::create_dir(root.join("20-sub")).unwrap();
+        for name in
+            ["30.conf", "10.conf", "notes.txt", "20-sub/b.conf", "20-sub/a.conf", "05.conf.bak", ".conf"]
+        {
+            fs::write(root.join(name), "").unwrap();
+        }
+        let found = list_drop_ins(root).unwrap();
+        let names = |paths: &[std::path::PathBuf]| -> Vec<String> {
+            paths.iter().map(|path| path.strip_prefix(root).unwrap().to_string_lossy().into_owned()).collect()
+        };
+        assert_eq!(names(&found.read), [".conf", "10.conf", "20-sub/a.conf", "20-sub/b.conf", "30.conf"]);
+        assert_eq!(names(&found.ignored), ["05.conf.bak", "notes.txt"]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        for line in [
+            read_text("/nowhere/config.yaml".as_ref()).unwrap_err().to_string(),
+            list_drop_ins("/nowhere/config.yaml".as_ref()).unwrap_err().to_string(),
+        ] {
+            assert!(line.starts_with("cannot read /nowhere/config.yaml: "), "{line}");
+        }
+        assert!(!hostname().is_empty());
+    }
+}

@@ -1,0 +1,131 @@
+use std::path::Path;
+
+use serde_json::json;
+
+use super::{FIELDS, KubeletConfiguration, field_at};
+
+const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+
+fn merged(bodies: &[&str]) -> Result<KubeletConfiguration, String> {
+    let mut configuration = KubeletConfiguration::default();
+    for body in bodies {
+        configuration
+            .merge_file(&format!("{HEAD}{body}"), Path::new("/etc/rkubelet/config.yaml"))
+            .map_err(|error| error.to_string())?;
+    }
+    Ok(configuration)
+}
+
+#[test]
+fn the_table_is_in_order_and_names_no_field_twice() {
+    assert!(FIELDS.is_sorted_by(|a, b| a.name < b.name));
+}
+
+#[test]
+fn a_full_configuration_of_kubelet_decodes() {
+    let text = include_str!("../../../tests/fixtures/kubelet-configuration.json");
+    let mut configuration = KubeletConfiguration::default();
+    configuration.merge_file(text, Path::new("/etc/config.json")).unwrap();
+    assert_eq!(configuration.get("crashLoopBackOff.maxContainerRestartPeriod"), Some(&json!("5m0s")));
+    let without_effect = configuration.without_effect();
+    assert!(without_effect.contains(&"authentication.webhook.cacheTTL".to_owned()));
+    assert!(without_effect.contains(&"logging.options.json.infoBufferSize".to_owned()));
+    assert!(!without_effect.contains(&"staticPodPath".to_owned()));
+    assert!(!without_effect.contains(&"logging.verbosity".to_owned()));
+}
+
+#[test]
+fn refusals_name_file_field_value_and_kind() {
+    for (body, line) in [
+        ("staticPodpath: /a", "unknown field staticPodpath (did you mean staticPodPath?)"),
+        (
+            "authentication: {x509: {clientCaFile: /a}}",
+            "unknown field authentication.x509.clientCaFile (did you mean authentication.x509.clientCAFile?)",
+        ),
+        ("nonsense: 1", "unknown field nonsense"),
+        ("maxPods: many", "maxPods: \"many\" is not an integer from 0 to 2147483647"),
+        ("healthzPort: 70000", "healthzPort: 70000 is not an integer from 0 to 65535"),
+        ("fileCheckFrequency: 20", "fileCheckFrequency: 20 is not a duration such as 1m30s, zero or longer"),
+        (
+            "fileCheckFrequency: -1s",
+            "fileCheckFrequency: \"-1s\" is not a duration such as 1m30s, zero or longer",
+        ),
+        (
+            "crashLoopBackOff: {maxContainerRestartPeriod: 10m}",
+            "crashLoopBackOff.maxContainerRestartPeriod: \"10m\" is not a duration from 1s to 300s",
+        ),
+        ("failSwapOn: 'yes'", "failSwapOn: \"yes\" is not true or false"),
+        ("logging: 3", "logging: 3 is not an object"),
+        ("clusterDNS: 10.0.0.1", "clusterDNS: \"10.0.0.1\" is not a list of IP addresses"),
+        (
+            "registerWithTaints: [{key: a, efect: b}]",
+            "unknown field registerWithTaints[0].efect (did you mean registerWithTaints[0].effect?)",
+        ),
+        ("hairpinMode: both", "hairpinMode: \"both\" is not one of promiscuous-bridge, hairpin-veth, none"),
+    ] {
+        assert_eq!(merged(&[body]).unwrap_err(), format!("/etc/rkubelet/config.yaml: {line}"), "{body}");
+    }
+}
+
+#[test]
+fn only_one_configuration_of_our_version_is_read() {
+    for (text, part) in [
+        ("", "is empty"),
+        ("# nothing\n", "is empty"),
+        ("[1]", "[1] is not a KubeletConfiguration"),
+        ("kind: KubeletConfiguration", "apiVersion is null, it must be kubelet.config.k8s.io/v1beta1"),
+        (
+            "apiVersion: kubelet.config.k8s.io/v1\nkind: KubeletConfiguration",
+            "apiVersion is \"kubelet.config.k8s.io/v1\"",
+        ),
+        (
+            "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: Pod",
+            "kind is \"Pod\", it must be KubeletConfiguration",
+        ),
+        ("{", "/x: "),
+        ("a: b\n---\nc: d\n", "holds 2 documents"),
+    ] {
+        let line = KubeletConfiguration::default().merge_file(text, Path::new("/x")).unwrap_err().to_string();
+        assert!(line.contains(part), "{text:?}: {line}");
+        assert!(!line.contains('\n'), "{line}");
+    }
+}
+
+#[test]
+fn later_files_are_laid_over_earlier_ones() {
+    let configuration = merged(&[
+        "maxPods: 10\nclusterDNS: [10.0.0.1, 10.0.0.2]\nevictionHard: {a: '1', b: '2'}\nlogging: {verbosity: 2, format: text}",
+        "clusterDNS: [10.0.0.3]\nevictionHard: {b: '3', c: '4'}\nlogging: {verbosity: 4}",
+        "maxPods: null\nevictionHard: {a: null}",
+    ])
+    .unwrap();
+    for (field, value) in [
+        ("maxPods", None),
+        ("clusterDNS", Some(json!(["10.0.0.3"]))),
+        ("evictionHard", Some(json!({"b": "3", "c": "4"}))),
+        ("logging", Some(json!({"verbosity": 4, "format": "text"}))),
+    ] {
+        assert_eq!(configuration.get(field), value.as_ref(), "{field}");
+    }
+}
+
+#[test]
+fn relative_paths_start_at_the_file() {
+    let configuration = merged(&["staticPodPath: manifests\nresolvConf: ''\npodLogsDir: /logs"]).unwrap();
+    assert_eq!(configuration.get("staticPodPath"), Some(&json!("/etc/rkubelet/manifests")));
+    assert_eq!(configuration.get("resolvConf"), Some(&json!("")));
+    assert_eq!(configuration.get("podLogsDir"), Some(&json!("/logs")));
+}
+
+#[test]
+fn flags_set_fields_at_any_depth() {
+    let mut configuration = merged(&["featureGates: {A: true, B: true}\nevictionHard: {a: '1'}"]).unwrap();
+    configuration.set("logging.options.text.splitStream", json!(true));
+    configuration.set("featureGates", json!({"B": false}));
+    configuration.set("evictionHard", json!({"b": "2"}));
+    assert_eq!(configuration.get("logging.options.text.splitStream"), Some(&json!(true)));
+    assert_eq!(configuration.get("featureGates"), Some(&json!({"A": true, "B": false})));
+    assert_eq!(configuration.get("evictionHard"), Some(&json!({"b": "2"})));
+    assert_eq!(field_at("logging.verbosity").map(|field| field.name), Some("verbosity"));
+    assert!(field_at("logging.nonsense").is_none());
+}

@@ -1,0 +1,226 @@
+//! The merged settings and the flags become one `Config`: defaults, and what only the whole can tell. Pure.
+//!
+//! Every value was checked for its kind where it was written; here a missing value means its default, and a zero or
+//! an empty text does too wherever kubelet's file says so.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::duration::parse_duration;
+use super::error::ConfigError;
+use super::flags::Flags;
+use super::kind::normalize_endpoint;
+use super::kubelet_configuration::KubeletConfiguration;
+use super::node_name::{is_dns1123_subdomain, node_name};
+
+const RUNTIME_ENDPOINT: &str = "unix:///run/containerd/containerd.sock";
+
+/// All that the agent was told: validated, with every default in place. Fixed for the life of the process.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// The node's name, a DNS-1123 subdomain (`--hostname-override`, else the hostname).
+    pub node_name: String,
+    /// The directory, or the one file, of the static pods' manifests (`staticPodPath`).
+    pub pod_manifest_path: Option<PathBuf>,
+    /// The URL to read manifests from (`staticPodURL`).
+    pub manifest_url: Option<String>,
+    /// The headers of requests to that URL: each name with its values in order (`staticPodURLHeader`).
+    pub manifest_url_headers: BTreeMap<String, Vec<String>>,
+    /// How often the manifest directory is read anew, events or no events.
+    pub file_check_frequency: Duration,
+    /// How often the manifest URL is read.
+    pub http_check_frequency: Duration,
+    /// The longest time between two looks at a pod.
+    pub sync_frequency: Duration,
+    /// The runtime service's socket, a `unix://` URL.
+    pub runtime_endpoint: String,
+    /// The image service's socket, a `unix://` URL; the runtime's unless set.
+    pub image_endpoint: String,
+    /// The deadline of calls to the runtime, long-running ones apart.
+    pub runtime_request_timeout: Duration,
+    /// Where the agent and the pods' volumes live.
+    pub root_dir: PathBuf,
+    /// Where the TLS certificates live.
+    pub cert_dir: PathBuf,
+    /// Where the containers' logs live.
+    pub pod_logs_dir: PathBuf,
+    /// The node's addresses, at most one per family; `0.0.0.0` and `::` only prefer a family. Empty: find out.
+    pub node_ips: Vec<IpAddr>,
+    /// Labels for the node when it registers.
+    pub node_labels: BTreeMap<String, String>,
+    /// The health endpoint's address.
+    pub healthz_bind_address: IpAddr,
+    /// The health endpoint's port; `None` if it was switched off by 0.
+    pub healthz_port: Option<u16>,
+    /// The address of the other listeners.
+    pub address: IpAddr,
+    /// The port of the kubelet API.
+    pub port: u16,
+    /// The port without authentication; `None` unless asked for.
+    pub read_only_port: Option<u16>,
+    /// How many pods may run.
+    pub max_pods: u32,
+    /// DNS servers for pods of policy ClusterFirst.
+    pub cluster_dns: Vec<IpAddr>,
+    /// The cluster's DNS domain; empty if there is none.
+    pub cluster_domain: String,
+    /// The resolver file that pods' DNS starts from; `None` if it was switched off by an empty path.
+    pub resolv_conf: Option<PathBuf>,
+    /// Whether images are pulled one at a time.
+    pub serialize_image_pulls: bool,
+    /// How many images may be pulled at a time; no limit if unset and not serialized.
+    pub max_parallel_image_pulls: Option<u32>,
+    /// The longest back-off of a crash loop.
+    pub max_container_restart_period: Duration,
+    /// The log's verbosity, as klog counts it.
+    pub verbosity: u32,
+    /// Whether a manifest with a field that would be ignored is refused.
+    pub strict_manifests: bool,
+    /// What was said and has no effect, a line each. To be logged once, at the start.
+    pub warnings: Vec<String>,
+}
+
+impl Config {
+    /// Lays the flags over the files' settings and gives every setting its value.
+    pub(crate) fn resolve(
+        files: KubeletConfiguration,
+        flags: &Flags,
+        hostname: &str,
+    ) -> Result<Self, ConfigError> {
+        let mut warnings = Vec::new();
+        warn(&mut warnings, "KubeletConfiguration fields without effect yet", &files.without_effect());
+        warn(&mut warnings, "flags without effect yet", &flags.without_effect());
+
+        let mut merged = files;
+        flags.apply_to(&mut merged);
+        let settings = Settings(&merged);
+
+        let name = node_name(flags.text("hostname-override").unwrap_or_default(), hostname);
+        if !is_dns1123_subdomain(&name) {
+            return Err(ConfigError::NodeName { name });
+        }
+
+        let pod_manifest_path = settings.text("staticPodPath").map(PathBuf::from);
+        let manifest_url = settings.text("staticPodURL").map(str::to_owned);
+        if pod_manifest_path.is_none() && manifest_url.is_none() {
+            warnings.push(
+                "no source of pods: neither staticPodPath (--pod-manifest-path) nor staticPodURL (--manifest-url) is set"
+                    .to_owned(),
+            );
+        }
+
+        let max_parallel_image_pulls = settings.int("maxParallelImagePulls");
+        let parallel = max_parallel_image_pulls.unwrap_or(1);
+        let serialize_image_pulls = settings.bool("serializeImagePulls").unwrap_or(parallel < 2);
+        if serialize_image_pulls && parallel > 1 {
+            return Err(ConfigError::ImagePulls { parallel });
+        }
+
+        let runtime_endpoint =
+            settings.endpoint("containerRuntimeEndpoint").unwrap_or_else(|| RUNTIME_ENDPOINT.to_owned());
+        let root_dir = PathBuf::from(flags.text("root-dir").unwrap_or("/var/lib/kubelet"));
+
+        Ok(Self {
+            node_name: name,
+            pod_manifest_path,
+            manifest_url,
+            manifest_url_headers: settings.headers("staticPodURLHeader"),
+            file_check_frequency: settings.period("fileCheckFrequency").unwrap_or(Duration::from_secs(20)),
+            http_check_frequency: settings.period("httpCheckFrequency").unwrap_or(Duration::from_secs(20)),
+            sync_frequency: settings.period("syncFrequency").unwrap_or(Duration::from_secs(60)),
+            image_endpoint: settings
+                .endpoint("imageServiceEndpoint")
+                .unwrap_or_else(|| runtime_endpoint.clone()),
+            runtime_endpoint,
+            runtime_request_timeout: settings
+                .period("runtimeRequestTimeout")
+                .unwrap_or(Duration::from_secs(120)),
+            cert_dir: PathBuf::from(flags.text("cert-dir").unwrap_or("/var/lib/kubelet/pki")),
+            root_dir,
+            pod_logs_dir: PathBuf::from(settings.text("podLogsDir").unwrap_or("/var/log/pods")),
+            node_ips: ips(flags.get("node-ip")),
+            node_labels: labels(flags.get("node-labels")),
+            healthz_bind_address: settings.ip("healthzBindAddress").unwrap_or(Ipv4Addr::LOCALHOST.into()),
+            healthz_port: Some(settings.int("healthzPort").unwrap_or(10248)).filter(|port| *port != 0),
+            address: settings.ip("address").unwrap_or(Ipv4Addr::UNSPECIFIED.into()),
+            port: settings.int("port").filter(|port| *port != 0).unwrap_or(10250),
+            read_only_port: settings.int("readOnlyPort").filter(|port| *port != 0),
+            max_pods: settings.int("maxPods").filter(|pods| *pods != 0).unwrap_or(110),
+            cluster_dns: ips(merged.get("clusterDNS")),
+            cluster_domain: settings.text("clusterDomain").unwrap_or_default().to_owned(),
+            resolv_conf: match merged.get("resolvConf").and_then(Value::as_str) {
+                Some("") => None,
+                Some(path) => Some(path.into()),
+                None => Some("/etc/resolv.conf".into()),
+            },
+            serialize_image_pulls,
+            max_parallel_image_pulls,
+            max_container_restart_period: settings
+                .period("crashLoopBackOff.maxContainerRestartPeriod")
+                .unwrap_or(Duration::from_secs(300)),
+            verbosity: settings.int("logging.verbosity").unwrap_or(0),
+            strict_manifests: flags.get("strict-manifests").and_then(Value::as_bool).unwrap_or(false),
+            warnings,
+        })
+    }
+}
+
+/// Typed reading of settings that were checked before: a value is there with its kind, or not at all.
+struct Settings<'a>(&'a KubeletConfiguration);
+
+impl<'a> Settings<'a> {
+    /// A text that says something.
+    fn text(&self, field: &str) -> Option<&'a str> {
+        self.0.get(field)?.as_str().filter(|text| !text.is_empty())
+    }
+
+    fn bool(&self, field: &str) -> Option<bool> {
+        self.0.get(field)?.as_bool()
+    }
+
+    fn int<T: TryFrom<i64>>(&self, field: &str) -> Option<T> {
+        self.0.get(field)?.as_i64()?.try_into().ok()
+    }
+
+    /// A duration longer than zero.
+    fn period(&self, field: &str) -> Option<Duration> {
+        let nanos = parse_duration(self.text(field)?)?;
+        u64::try_from(nanos).ok().filter(|nanos| *nanos > 0).map(Duration::from_nanos)
+    }
+
+    fn ip(&self, field: &str) -> Option<IpAddr> {
+        self.text(field)?.parse().ok()
+    }
+
+    fn endpoint(&self, field: &str) -> Option<String> {
+        normalize_endpoint(self.text(field)?)
+    }
+
+    fn headers(&self, field: &str) -> BTreeMap<String, Vec<String>> {
+        let headers = self.0.get(field).and_then(Value::as_object).into_iter().flatten();
+        headers.map(|(name, values)| (name.clone(), texts(values).map(str::to_owned).collect())).collect()
+    }
+}
+
+fn texts(value: &Value) -> impl Iterator<Item = &str> {
+    value.as_array().into_iter().flatten().filter_map(Value::as_str)
+}
+
+fn ips(value: Option<&Value>) -> Vec<IpAddr> {
+    value.into_iter().flat_map(texts).filter_map(|text| text.parse().ok()).collect()
+}
+
+fn labels(value: Option<&Value>) -> BTreeMap<String, String> {
+    let labels = value.and_then(Value::as_object).into_iter().flatten();
+    labels.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect()
+}
+
+fn warn(warnings: &mut Vec<String>, what: &str, names: &[String]) {
+    if !names.is_empty() {
+        warnings.push(format!("{what}: {}", names.join(", ")));
+    }
+}
