@@ -2,6 +2,7 @@
 
 use super::{Runtime, StartError};
 use crate::backoff::Backoff;
+use crate::cri::ErrorClass;
 use crate::cri::proto::PodSandboxConfig;
 use crate::plan::Waiting;
 
@@ -49,15 +50,15 @@ impl Runtime {
             }),
             _ => {
                 tracing::info!(image, "pulling image");
-                self.cri.pull_image(image, None, sandbox).await.map_err(|error| match StartError::cri("", error) {
-                    StartError::Cri { error, .. } => StartError::Refused {
+                self.cri.pull_image(image, None, sandbox).await.map_err(|error| match error.class {
+                    ErrorClass::Unavailable => StartError::Away(error),
+                    _ => StartError::Refused {
                         backoff: Backoff::PULL,
                         waiting: Waiting {
                             reason: "ImagePullBackOff".into(),
                             message: format!("Back-off pulling image \"{image}\": ErrImagePull: {}", error.message),
                         },
                     },
-                    other => other,
                 })
             }
         }

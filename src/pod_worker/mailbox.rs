@@ -1,0 +1,86 @@
+//! The worker's side of its mailbox: one message, the newest whole wish.
+
+use async_channel::Receiver;
+
+use crate::plan::Want;
+
+/// Nobody will send any more.
+#[derive(Debug)]
+pub(super) struct Closed;
+
+/// A mailbox that can be looked into while something else goes on.
+#[derive(Debug)]
+pub(super) struct Mailbox {
+    inbox: Receiver<Want>,
+    /// Received while waiting for something else.
+    held: Option<Want>,
+}
+
+impl Mailbox {
+    pub(super) fn new(inbox: Receiver<Want>) -> Self {
+        Self { inbox, held: None }
+    }
+
+    /// The newest wish, if one has come.
+    pub(super) fn take(&mut self) -> Option<Want> {
+        self.inbox.try_recv().ok().or_else(|| self.held.take()).inspect(|_| self.held = None)
+    }
+
+    /// Waits for a wish; `None` when nobody will send any more.
+    pub(super) async fn next(&mut self) -> Option<Want> {
+        match self.take() {
+            Some(want) => Some(want),
+            None => self.inbox.recv().await.ok(),
+        }
+    }
+
+    /// As [`Mailbox::next`], in the form that a race with a timer wants.
+    pub(super) async fn receive(&mut self) -> Result<Option<Want>, Closed> {
+        self.next().await.map(Some).ok_or(Closed)
+    }
+
+    /// A wish for something else has come.
+    pub(super) fn has_other_than(&mut self, want: &Want) -> bool {
+        self.held = self.take();
+        self.held.as_ref().is_some_and(|held| !held.same_as(want))
+    }
+
+    /// Waits until a wish for something else comes. When nobody can send any more, that is one.
+    pub(super) async fn other_than(&mut self, want: &Want) {
+        while !self.has_other_than(want) {
+            match self.inbox.recv().await {
+                Ok(newer) => self.held = Some(newer),
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::pod::testing::pod;
+
+    #[test]
+    fn the_newest_wish_counts_and_a_repeated_one_disturbs_nobody() {
+        let (sender, receiver) = async_channel::bounded(1);
+        let mut mailbox = Mailbox::new(receiver);
+        let a = Want::Run(Arc::new(pod("p", "a")));
+        let b = Want::Run(Arc::new(pod("p", "b")));
+        assert!(!mailbox.has_other_than(&a));
+        sender.force_send(a.clone()).unwrap();
+        assert!(!mailbox.has_other_than(&a), "the same wish");
+        sender.force_send(b.clone()).unwrap();
+        sender.force_send(Want::Stop).unwrap();
+        assert!(mailbox.has_other_than(&a));
+        assert_eq!(mailbox.take(), Some(Want::Stop));
+        assert_eq!(mailbox.take(), None);
+        sender.force_send(b.clone()).unwrap();
+        smol::block_on(mailbox.other_than(&a));
+        assert_eq!(smol::block_on(mailbox.next()), Some(b));
+        drop(sender);
+        assert_eq!(smol::block_on(mailbox.next()), None);
+    }
+}

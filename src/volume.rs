@@ -1,0 +1,202 @@
+//! Volumes: what a container's mounts come to on this node. hostPath and emptyDir so far.
+//!
+//! [`plan_volumes`] is pure; [`Prepared::apply`] is the effect, safe to repeat. Other kinds are refused when the
+//! manifest is read, so that no container ever runs without what it mounts.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::core::v1::{Container, Volume, VolumeMount};
+
+use crate::cri::proto::{Mount, MountPropagation};
+use crate::pod::Pod;
+use crate::runtime::{Dirs, StepError, make_dir, make_dir_exactly};
+
+/// Why a volume cannot be mounted.
+#[derive(Debug, thiserror::Error)]
+pub enum VolumeError {
+    /// The mount names no volume of the pod.
+    #[error("volume {0:?} is not in the pod")]
+    Missing(String),
+    /// A kind that is not there yet.
+    #[error("volume {0:?} is of a kind that is not supported yet")]
+    Unsupported(String),
+    /// The path on the node is not what the manifest says.
+    #[error("hostPath type check failed: {} is not {expected}", path.display())]
+    WrongType {
+        /// The path on the node.
+        path: PathBuf,
+        /// What it should be.
+        expected: &'static str,
+    },
+}
+
+/// A mount, and what must be there for it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prepared {
+    need: Need,
+    host_path: PathBuf,
+    mount: VolumeMount,
+}
+
+/// What must be at the path on the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Need {
+    /// An emptyDir, open to all, made if it is not there.
+    EmptyDir,
+    /// Nothing is checked; a directory is made where nothing is.
+    Anything,
+    DirectoryOrCreate,
+    Directory,
+    FileOrCreate,
+    File,
+    Socket,
+    CharDevice,
+    BlockDevice,
+}
+
+/// What the mounts of a container need.
+///
+/// # Errors
+/// For a mount that cannot be served.
+pub fn plan_volumes(pod: &Pod, container: &Container, dirs: &Dirs) -> Result<Vec<Prepared>, VolumeError> {
+    let mounts = container.volume_mounts.iter().flatten();
+    mounts
+        .map(|mount| {
+            let volumes = pod.spec.volumes.iter().flatten();
+            let volume = volumes.into_iter().find(|v| v.name == mount.name);
+            let volume = volume.ok_or_else(|| VolumeError::Missing(mount.name.clone()))?;
+            let (need, host_path) = plan_volume(pod, volume, dirs)?;
+            Ok(Prepared { need, host_path, mount: mount.clone() })
+        })
+        .collect()
+}
+
+fn plan_volume(pod: &Pod, volume: &Volume, dirs: &Dirs) -> Result<(Need, PathBuf), VolumeError> {
+    if volume.empty_dir.is_some() {
+        return Ok((Need::EmptyDir, dirs.empty_dir(&pod.uid, &volume.name)));
+    }
+    let unsupported = || VolumeError::Unsupported(volume.name.clone());
+    let host_path = volume.host_path.as_ref().ok_or_else(unsupported)?;
+    let need = match host_path.type_.as_deref().unwrap_or_default() {
+        "" => Need::Anything,
+        "DirectoryOrCreate" => Need::DirectoryOrCreate,
+        "Directory" => Need::Directory,
+        "FileOrCreate" => Need::FileOrCreate,
+        "File" => Need::File,
+        "Socket" => Need::Socket,
+        "CharDevice" => Need::CharDevice,
+        "BlockDevice" => Need::BlockDevice,
+        _ => return Err(unsupported()),
+    };
+    Ok((need, PathBuf::from(&host_path.path)))
+}
+
+impl Prepared {
+    /// The mount as the runtime wants it.
+    pub fn mount(&self) -> Mount {
+        Mount {
+            container_path: absolute(&self.mount.mount_path),
+            host_path: self.host_path.to_string_lossy().into_owned(),
+            readonly: self.mount.read_only.unwrap_or_default(),
+            propagation: match self.mount.mount_propagation.as_deref() {
+                Some("HostToContainer") => MountPropagation::PropagationHostToContainer,
+                Some("Bidirectional") => MountPropagation::PropagationBidirectional,
+                _ => MountPropagation::PropagationPrivate,
+            } as i32,
+            ..Mount::default()
+        }
+    }
+
+    /// Makes or checks what must be there. Blocking.
+    ///
+    /// # Errors
+    /// When it is something else, or cannot be made.
+    pub fn apply(&self) -> Result<(), StepError> {
+        let path = &self.host_path;
+        match self.need {
+            Need::EmptyDir => return make_dir_exactly(path, 0o777),
+            Need::DirectoryOrCreate => make_dir(path, 0o755)?,
+            Need::FileOrCreate => make_file(path)?,
+            // The runtime makes a directory where nothing is, as it does for kubelet.
+            Need::Anything => return Ok(()),
+            _ => {}
+        }
+        let found = match fs::metadata(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            found => Some(found.map_err(crate::runtime::on("cannot examine", path))?.file_type()),
+        };
+        let (fits, expected) = match self.need {
+            Need::Directory | Need::DirectoryOrCreate => (found.is_some_and(|t| t.is_dir()), "a directory"),
+            Need::File | Need::FileOrCreate => (found.is_some_and(|t| t.is_file()), "a file"),
+            Need::Socket => (found.is_some_and(|t| t.is_socket()), "a socket file"),
+            Need::CharDevice => (found.is_some_and(|t| t.is_char_device()), "a character device"),
+            Need::BlockDevice => (found.is_some_and(|t| t.is_block_device()), "a block device"),
+            Need::EmptyDir | Need::Anything => (true, ""),
+        };
+        if fits { Ok(()) } else { Err(VolumeError::WrongType { path: path.clone(), expected }.into()) }
+    }
+}
+
+fn make_file(path: &Path) -> Result<(), StepError> {
+    match fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        done => done.map(drop).map_err(crate::runtime::on("cannot create", path)),
+    }
+}
+
+/// A mount path without a leading slash means one from the root.
+fn absolute(path: &str) -> String {
+    if path.starts_with('/') { path.to_owned() } else { format!("/{path}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    fn check(need: Need, path: &Path) -> Result<(), String> {
+        let prepared = Prepared { need, host_path: path.to_owned(), mount: VolumeMount::default() };
+        prepared.apply().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn host_paths_are_what_they_say() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        fs::write(path("file"), "").unwrap();
+        fs::create_dir(path("dir")).unwrap();
+        let _listener = UnixListener::bind(path("socket")).unwrap();
+        let cases = [
+            (Need::Anything, "nothing", true),
+            (Need::Directory, "nothing", false),
+            (Need::Directory, "file", false),
+            (Need::Directory, "dir", true),
+            (Need::File, "dir", false),
+            (Need::File, "nothing", false),
+            (Need::File, "file", true),
+            (Need::Socket, "file", false),
+            (Need::Socket, "socket", true),
+            (Need::DirectoryOrCreate, "file", false),
+            (Need::DirectoryOrCreate, "made/below", true),
+            (Need::FileOrCreate, "dir", false),
+            (Need::FileOrCreate, "made-file", true),
+            (Need::FileOrCreate, "no/such/parent", false),
+            (Need::BlockDevice, "file", false),
+        ];
+        for (need, name, fits) in cases {
+            let outcome = check(need, &path(name));
+            assert_eq!(outcome.is_ok(), fits, "{need:?} {name}: {outcome:?}");
+        }
+        assert!(path("made/below").is_dir() && path("made-file").is_file() && !path("nothing").exists());
+        check(Need::CharDevice, Path::new("/dev/null")).unwrap();
+        assert!(check(Need::Directory, &path("file")).unwrap_err().contains("is not a directory"));
+
+        check(Need::EmptyDir, &path("empty")).unwrap();
+        assert_eq!(fs::metadata(path("empty")).unwrap().permissions().mode() & 0o7777, 0o777);
+    }
+}
