@@ -1,0 +1,3 @@
+//! Where pods come from. Each source sends whole snapshots of what it holds, never differences.
+
+pub mod dir;
