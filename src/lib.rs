@@ -2,6 +2,7 @@
 
 pub mod config;
 pub mod cri;
+pub mod metrics;
 pub mod pod;
 pub mod server;
 pub mod view;
