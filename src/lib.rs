@@ -5,4 +5,5 @@ pub mod cri;
 pub mod metrics;
 pub mod pod;
 pub mod server;
+pub mod systemd;
 pub mod view;
