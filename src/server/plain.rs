@@ -322,7 +322,7 @@ mod tests {
         let listening = started(Port::ReadOnly, healthy());
         // Closing on an unread response resets the connection, often before it is accepted.
         for _ in 0..500 {
-            connected(&listening).write_all(b"GET /pods HTTP/1.1\r\n\r\n").unwrap();
+            connected(&listening).write_all(b"GET /healthz HTTP/1.1\r\n\r\n").unwrap();
         }
         let endless = "x".repeat(1 << 20);
         let _ = connected(&listening).write_all(endless.as_bytes());
