@@ -1,1 +1,56 @@
 //! One router for every local endpoint, and the thin transports that carry it.
+//!
+//! Owns the HTTP endpoints. Invariant: a request reads the published view and nothing else, so that no
+//! client, however slow or rude, delays a pod. Must not: call the container runtime or change anything.
+
+pub mod message;
+pub mod metrics_page;
+pub mod plain;
+pub mod pods;
+pub mod router;
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::metrics::Metrics;
+use crate::metrics::process::observe_process;
+use crate::view::Published;
+
+pub use plain::{Listening, ServerError, start_plain};
+pub use router::{Method, Port, Request, Response};
+
+/// Asks whether the sync loop turns; the error is the reason why not. It may wait for some seconds.
+pub type HealthCheck = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+/// What one port serves, for as long as it is open.
+#[derive(Clone)]
+pub struct Endpoints {
+    /// Which endpoints exist.
+    pub port: Port,
+    /// Where the newest view is found.
+    pub view: Published,
+    /// Asked by `/healthz`, and only then.
+    pub health: HealthCheck,
+    /// What `/metrics` counts.
+    pub metrics: Arc<Metrics>,
+}
+
+impl Endpoints {
+    /// The answer to one request, from the newest view. Every transport ends here.
+    pub fn answer(&self, request: &Request<'_>) -> Response {
+        let state = router::State {
+            port: self.port,
+            view: &self.view.load(),
+            health: &*self.health,
+            metrics: &self.metrics,
+            process: &observe_process,
+        };
+        router::route(request, &state)
+    }
+}
+
+impl fmt::Debug for Endpoints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoints").field("port", &self.port).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,227 @@
+//! Builds the agent from its configuration and runs it until it is told to stop.
+//!
+//! Owns the executor and the wiring, nothing else. Stopping leaves every pod running.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_channel::{Receiver, Sender};
+use async_signal::{Signal, Signals};
+use futures_lite::{StreamExt, future};
+use smol::{Executor, Timer};
+use tracing::{info, warn};
+
+use crate::backoff::Backoff;
+use crate::config::Config;
+use crate::cri::{CriClient, CriError, Endpoint, EndpointError, Timeouts, spawn_tokio_thread};
+use crate::gc::run_housekeeping;
+use crate::metrics::Metrics;
+use crate::plan::Want;
+use crate::pleg::run_pleg;
+use crate::pod::dns::ClusterDns;
+use crate::pod::{PodName, Source};
+use crate::pod_worker::{Context, run_pod_worker};
+use crate::runtime::{Dirs, Runtime};
+use crate::server::{Endpoints, HealthCheck, Listening, Port, ServerError, start_plain};
+use crate::source::dir::{DirSource, run_dir};
+use crate::sync_loop::{Command, Event, SyncLoop};
+use crate::systemd::{Notifier, watchdog_interval};
+use crate::view::Published;
+
+/// A loop that does not answer within this time does not turn.
+const PING_DEADLINE: Duration = Duration::from_secs(5);
+/// How often a port that cannot be had is tried again.
+const PORT_RETRY: Duration = Duration::from_secs(5);
+
+/// Why the agent could not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// The endpoint of the runtime or of the image service.
+    #[error("bad endpoint")]
+    Endpoint(#[from] EndpointError),
+    /// The CRI client.
+    #[error("cannot make a client of the runtime")]
+    Client(#[from] CriError),
+    /// The reactor's thread.
+    #[error("cannot start a thread")]
+    Thread(#[source] std::io::Error),
+    /// The signals.
+    #[error("cannot listen to signals")]
+    Signals(#[source] std::io::Error),
+}
+
+/// Runs the agent until SIGTERM or SIGINT.
+///
+/// # Errors
+/// When it could not begin; once it runs, no fault ends it.
+pub fn run(config: &Config) -> Result<(), AgentError> {
+    let metrics = Arc::new(Metrics::new(&config.node_name));
+    let executor = Arc::new(Executor::new());
+    let runtime = Arc::new(runtime(config, metrics.clone(), executor.clone())?);
+    let (inbox, events) = async_channel::unbounded();
+    let view = Published::default();
+    let signals = Signals::new([Signal::Term, Signal::Int]).map_err(AgentError::Signals)?;
+
+    let mut sources = Vec::new();
+    if let Some(path) = &config.pod_manifest_path {
+        sources.push(Source::File);
+        let source = DirSource {
+            path: path.clone(),
+            rescan: config.file_check_frequency,
+            node_name: config.node_name.clone(),
+            strict: config.strict_manifests,
+        };
+        executor.spawn(run_dir(source, inbox.clone())).detach();
+    }
+    executor.spawn(run_pleg(runtime.cri.clone(), inbox.clone(), config.sync_frequency)).detach();
+    executor.spawn(run_housekeeping(runtime.clone(), view.clone())).detach();
+
+    let health = ping(inbox.clone());
+    let ports = [
+        (Port::Healthz, config.healthz_port.map(|port| SocketAddr::new(config.healthz_bind_address, port))),
+        (Port::ReadOnly, config.read_only_port.map(|port| SocketAddr::new(config.address, port))),
+    ];
+    for (port, address) in ports {
+        if let Some(address) = address {
+            let endpoints = Endpoints { port, view: view.clone(), health: health.clone(), metrics: metrics.clone() };
+            executor.spawn(serve(address, endpoints)).detach();
+        }
+    }
+
+    let crash_loop = Backoff::crash_loop(config.max_container_restart_period);
+    let context = Context { runtime, reports: inbox.clone(), crash_loop };
+    let turning = run_sync_loop(SyncLoop::new(sources), events, context, view);
+    let notifier = notifier();
+    if let (Some(notifier), Some(interval)) = (notifier.clone(), watchdog_interval()) {
+        executor.spawn(feed_watchdog(notifier, interval, inbox.clone())).detach();
+    }
+    notify(notifier.as_ref(), Notifier::ready);
+    info!(node = config.node_name, version = env!("CARGO_PKG_VERSION"), "rkubelet is running");
+    smol::block_on(executor.run(future::or(turning, wait_for_end(signals))));
+    notify(notifier.as_ref(), Notifier::stopping);
+    info!("stopping; the pods keep running");
+    Ok(())
+}
+
+fn runtime(config: &Config, metrics: Arc<Metrics>, executor: Arc<Executor<'static>>) -> Result<Runtime, AgentError> {
+    let handle = spawn_tokio_thread().map_err(AgentError::Thread)?;
+    let (endpoint, image): (Endpoint, Endpoint) = (config.runtime_endpoint.parse()?, config.image_endpoint.parse()?);
+    info!(%endpoint, "container runtime");
+    let timeouts = Timeouts { request: config.runtime_request_timeout, ..Timeouts::default() };
+    let counts = metrics.clone();
+    let observer = Arc::new(move |op, took, failed: Option<_>| counts.observe_operation(op, took, failed.is_some()));
+    Ok(Runtime {
+        cri: CriClient::new(&handle, &endpoint, &image, timeouts, observer)?,
+        dirs: Dirs::new(config.root_dir.clone(), config.pod_logs_dir.clone()),
+        node_ips: config.node_ips.iter().map(ToString::to_string).collect(),
+        cluster_dns: ClusterDns {
+            servers: config.cluster_dns.iter().map(ToString::to_string).collect(),
+            domain: config.cluster_domain.clone(),
+        },
+        resolv_conf: config.resolv_conf.clone(),
+        metrics,
+        executor,
+    })
+}
+
+/// Turns the loop: events in, commands out, the view published in between.
+async fn run_sync_loop(mut state: SyncLoop, events: Receiver<Event>, context: Context, view: Published) {
+    let mut workers: BTreeMap<PodName, Sender<Want>> = BTreeMap::new();
+    while let Ok(event) = events.recv().await {
+        let mut commands = state.handle(event);
+        while let Ok(event) = events.try_recv() {
+            commands.extend(state.handle(event));
+        }
+        // Published before it is acted upon: housekeeping relies on it.
+        view.publish(state.view());
+        for command in commands {
+            match command {
+                Command::Tell(name, want) => {
+                    let mailbox = workers.entry(name.clone()).or_insert_with(|| {
+                        let (mailbox, inbox) = async_channel::bounded(1);
+                        let worker = run_pod_worker(context.clone(), name, inbox);
+                        context.runtime.executor.spawn(worker).detach();
+                        mailbox
+                    });
+                    // A worker reads until its mailbox is closed, which only happens below.
+                    let _ = mailbox.force_send(want);
+                }
+                Command::Dismiss(name) => {
+                    workers.remove(&name);
+                }
+            }
+        }
+    }
+}
+
+async fn wait_for_end(mut signals: Signals) {
+    if let Some(Ok(signal)) = signals.next().await {
+        info!(?signal, "told to stop");
+    }
+}
+
+/// Asks the loop whether it turns. Blocks, so it is for threads that may wait.
+fn ping(inbox: Sender<Event>) -> HealthCheck {
+    Arc::new(move || {
+        let (reply, answer) = async_channel::bounded(1);
+        let asked = inbox.try_send(Event::Ping(reply));
+        asked.map_err(|_| "the sync loop has ended".to_owned())?;
+        let late = async {
+            Timer::after(PING_DEADLINE).await;
+            Err(format!("the sync loop has not turned for {} s", PING_DEADLINE.as_secs()))
+        };
+        let answered = async { answer.recv().await.map_err(|_| "the sync loop has ended".to_owned()) };
+        smol::block_on(future::or(answered, late))
+    })
+}
+
+/// Keeps a port open; one that is taken is tried again, for pods matter more than ports.
+async fn serve(address: SocketAddr, endpoints: Endpoints) {
+    let mut complained = false;
+    let _listening: Listening = loop {
+        match start_plain(address, endpoints.clone()) {
+            Ok(listening) => break listening,
+            Err(error) => {
+                if !complained {
+                    let ServerError::Bind { source, .. } | ServerError::Thread { source, .. } = &error;
+                    warn!(%error, cause = %source, "will try again");
+                    complained = true;
+                }
+                Timer::after(PORT_RETRY).await;
+            }
+        }
+    };
+    info!(%address, "serving");
+    future::pending().await
+}
+
+fn notifier() -> Option<Arc<Notifier>> {
+    match Notifier::from_env() {
+        Ok(notifier) => notifier.map(Arc::new),
+        Err(error) => {
+            warn!(%error, "cannot reach the service manager");
+            None
+        }
+    }
+}
+
+fn notify<E: std::fmt::Display>(notifier: Option<&Arc<Notifier>>, say: impl Fn(&Notifier) -> Result<(), E>) {
+    if let Some(notifier) = notifier
+        && let Err(error) = say(notifier)
+    {
+        warn!(%error, "cannot notify the service manager");
+    }
+}
+
+/// Feeds the service manager's watchdog, as long as the loop answers.
+async fn feed_watchdog(notifier: Arc<Notifier>, interval: Duration, inbox: Sender<Event>) {
+    loop {
+        Timer::after(interval).await;
+        let (reply, answer) = async_channel::bounded(1);
+        if inbox.send(Event::Ping(reply)).await.is_ok() && answer.recv().await.is_ok() {
+            notify(Some(&notifier), Notifier::watchdog);
+        }
+    }
+}

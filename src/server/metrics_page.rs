@@ -1,0 +1,154 @@
+//! The page `/metrics`.
+//!
+//! Owns the gauges that are read from the view. Invariant: pure; counters come from the registry, the
+//! process from its reader. Must not: count.
+
+use std::iter;
+
+use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
+
+use crate::metrics::Metrics;
+use crate::metrics::exposition::{Kind, Page};
+use crate::metrics::process::Process;
+use crate::pod::Source;
+use crate::view::{Outcome, RuntimeState, View};
+
+/// The page, in Prometheus' text format.
+pub fn render(view: &View, metrics: &Metrics, process: &Process) -> String {
+    let mut page = Page::default();
+    page.family("rkubelet_build_info", Kind::Gauge, "The agent's version. The value is always 1.");
+    page.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1.0);
+    metrics.render(&mut page);
+    render_pods(&mut page, view);
+    render_manifests(&mut page, view);
+    page.family("rkubelet_runtime_up", Kind::Gauge, "1 while the container runtime answers.");
+    page.sample(&[], if view.runtime == RuntimeState::Up { 1.0 } else { 0.0 });
+    process.render(&mut page);
+    page.into_text()
+}
+
+fn render_pods(page: &mut Page, view: &View) {
+    let from_api = count(view.pods.values(), |pod| pod.pod.source == Source::Api);
+    let from_manifests = count(view.pods.values(), |pod| pod.pod.source != Source::Api);
+    page.family("kubelet_desired_pods", Kind::Gauge, "Pods that should run here; static is true or empty.");
+    page.sample(&[("static", "")], from_api);
+    page.sample(&[("static", "true")], from_manifests);
+    page.family("kubelet_running_pods", Kind::Gauge, "Pods that have a running sandbox.");
+    page.sample(&[], count(view.pods.values(), |pod| pod.running));
+    page.family("kubelet_running_containers", Kind::Gauge, "Containers by state.");
+    let statuses = || view.pods.values().flat_map(|pod| container_statuses(&pod.status));
+    page.sample(&[("container_state", "exited")], count(statuses(), is_exited));
+    page.sample(&[("container_state", "running")], count(statuses(), is_running));
+}
+
+fn container_statuses(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
+    [&status.init_container_statuses, &status.container_statuses, &status.ephemeral_container_statuses]
+        .into_iter()
+        .flatten()
+        .flatten()
+}
+
+fn is_running(status: &ContainerStatus) -> bool {
+    status.state.as_ref().is_some_and(|state| state.running.is_some())
+}
+
+/// Ended, and not started anew; a container that waits to be restarted is one too.
+fn is_exited(status: &ContainerStatus) -> bool {
+    !is_running(status)
+        && [&status.state, &status.last_state].into_iter().flatten().any(|state| state.terminated.is_some())
+}
+
+fn render_manifests(page: &mut Page, view: &View) {
+    page.family("rkubelet_manifests", Kind::Gauge, "Manifests by source and by what became of them.");
+    // The local sources always have their lines, so that an alert on refusals has a zero to start from.
+    let api = view.verdicts.iter().any(|verdict| verdict.source == Source::Api).then_some(Source::Api);
+    for source in [Source::File, Source::Http].into_iter().chain(api) {
+        for outcome in ["accepted", "refused", "shadowed"] {
+            let found = count(&view.verdicts, |v| v.source == source && outcome_label(&v.outcome) == outcome);
+            page.sample(&[("source", source.as_str()), ("outcome", outcome)], found);
+        }
+    }
+    page.family(
+        "rkubelet_manifest_warnings",
+        Kind::Gauge,
+        "Fields of accepted manifests that are not honoured.",
+    );
+    for source in [Source::File, Source::Http].into_iter().chain(api) {
+        let warnings = view.verdicts.iter().filter(|v| v.source == source).flat_map(|v| match &v.outcome {
+            Outcome::Accepted { warnings, .. } => warnings.as_slice(),
+            Outcome::Refused { .. } | Outcome::Shadowed { .. } => &[],
+        });
+        page.sample(&[("source", source.as_str())], count(warnings, |_| true));
+    }
+}
+
+fn outcome_label(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Accepted { .. } => "accepted",
+        Outcome::Refused { .. } => "refused",
+        Outcome::Shadowed { .. } => "shadowed",
+    }
+}
+
+fn count<T>(items: impl IntoIterator<Item = T>, matches: impl Fn(T) -> bool) -> f64 {
+    items.into_iter().filter_map(|item| matches(item).then_some(1.0)).chain(iter::once(0.0)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::exposition;
+    use crate::pod::PodName;
+    use crate::server::pods::tests::reference_view;
+    use crate::view::Verdict;
+
+    fn verdict(source: Source, outcome: Outcome) -> Verdict {
+        Verdict { source, origin: "/etc/kubernetes/manifests/a.yaml".to_owned(), outcome }
+    }
+
+    #[test]
+    fn the_view_is_rendered() {
+        let mut view = reference_view();
+        let pod = PodName::new("default", "a");
+        let warnings = vec!["spec.x: unknown".to_owned(), "spec.y: not honoured".to_owned()];
+        view.verdicts = vec![
+            verdict(Source::File, Outcome::Accepted { pod: pod.clone(), warnings }),
+            verdict(Source::File, Outcome::Refused { field: String::new(), reason: "not YAML".to_owned() }),
+            verdict(Source::Http, Outcome::Shadowed { pod, by: Source::File }),
+        ];
+        view.runtime = RuntimeState::Up;
+        let text = render(&view, &Metrics::new("node1"), &Process::default());
+        exposition::check(&text).unwrap();
+        for line in [
+            "rkubelet_build_info{version=\"0.1.0\"} 1",
+            "kubelet_node_name{node=\"node1\"} 1",
+            "kubelet_desired_pods{static=\"\"} 0",
+            "kubelet_desired_pods{static=\"true\"} 5",
+            "kubelet_running_pods 5",
+            "kubelet_running_containers{container_state=\"exited\"} 2",
+            "kubelet_running_containers{container_state=\"running\"} 5",
+            "rkubelet_manifests{source=\"file\",outcome=\"accepted\"} 1",
+            "rkubelet_manifests{source=\"file\",outcome=\"refused\"} 1",
+            "rkubelet_manifests{source=\"http\",outcome=\"refused\"} 0",
+            "rkubelet_manifests{source=\"http\",outcome=\"shadowed\"} 1",
+            "rkubelet_manifest_warnings{source=\"file\"} 2",
+            "rkubelet_runtime_up 1",
+        ] {
+            assert!(text.lines().any(|got| got == line), "no line {line}\n{text}");
+        }
+        assert!(!text.contains("process_"), "what is not known is absent");
+    }
+
+    #[test]
+    fn the_runtime_is_up_only_when_it_answers() {
+        for (runtime, expected) in [
+            (RuntimeState::Unknown, "0"),
+            (RuntimeState::Down("refused".to_owned()), "0"),
+            (RuntimeState::Up, "1"),
+        ] {
+            let view = View { runtime, ..View::default() };
+            let text = render(&view, &Metrics::default(), &Process::default());
+            assert!(text.contains(&format!("\nrkubelet_runtime_up {expected}\n")), "{text}");
+        }
+    }
+}

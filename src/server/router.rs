@@ -1,0 +1,209 @@
+//! From a request to its response.
+//!
+//! Owns the table of paths. Invariant: pure; what must be looked up outside (health, the process) is a
+//! function in [`State`], called only by the paths that need it. Must not: know a transport.
+
+use crate::metrics::process::Process;
+use crate::metrics::{Metrics, exposition};
+use crate::view::View;
+
+use super::{metrics_page, pods};
+
+/// Which of the agent's ports is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Port {
+    /// The health port: is the agent alive?
+    Healthz,
+    /// The read-only port: pods and metrics, without authentication.
+    ReadOnly,
+}
+
+/// What the request wants done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// `GET`.
+    Get,
+    /// `HEAD`: as `GET`, but the transport sends no body.
+    Head,
+    /// Anything else; nothing here can be changed.
+    Other,
+}
+
+/// A request, as far as we look at it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// The method.
+    pub method: Method,
+    /// The path, up to the question mark.
+    pub path: &'a str,
+    /// What follows the question mark; empty if there is none.
+    pub query: &'a str,
+}
+
+/// A whole response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Response {
+    /// The status code.
+    pub status: u16,
+    /// The body's type.
+    pub content_type: &'static str,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Response {
+    /// A response in words.
+    pub fn text(status: u16, body: impl Into<String>) -> Self {
+        Self { status, content_type: "text/plain; charset=utf-8", body: body.into().into_bytes() }
+    }
+
+    /// The methods to name in the header `Allow`, if the request's was refused.
+    pub fn allow(&self) -> Option<&'static str> {
+        (self.status == 405).then_some("GET, HEAD")
+    }
+}
+
+/// What a response can be made of, at the moment of the request.
+#[derive(Clone, Copy)]
+pub struct State<'a> {
+    /// The port that was asked.
+    pub port: Port,
+    /// The newest view.
+    pub view: &'a View,
+    /// Asks the sync loop; may wait for some seconds.
+    pub health: &'a dyn Fn() -> Result<(), String>,
+    /// The counters.
+    pub metrics: &'a Metrics,
+    /// Reads the agent's own process.
+    pub process: &'a dyn Fn() -> Process,
+}
+
+/// What is found under a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Endpoint {
+    Ping,
+    Health,
+    Pods,
+    Metrics,
+}
+
+fn endpoint(port: Port, path: &str) -> Option<Endpoint> {
+    match (port, path) {
+        (_, "/healthz" | "/healthz/syncloop") => Some(Endpoint::Health),
+        (_, "/healthz/ping") => Some(Endpoint::Ping),
+        (Port::ReadOnly, "/pods" | "/pods/") => Some(Endpoint::Pods),
+        (Port::ReadOnly, "/metrics") => Some(Endpoint::Metrics),
+        _ => None,
+    }
+}
+
+/// The response to `request`.
+pub fn route(request: &Request<'_>, state: &State<'_>) -> Response {
+    let Some(endpoint) = endpoint(state.port, request.path) else {
+        return Response::text(404, "404 page not found\n");
+    };
+    if request.method == Method::Other {
+        return Response::text(405, "405 method not allowed\n");
+    }
+    match endpoint {
+        Endpoint::Ping => Response::text(200, "ok"),
+        Endpoint::Health => match (state.health)() {
+            Ok(()) => Response::text(200, "ok"),
+            Err(reason) => Response::text(500, format!("syncloop: {reason}\n")),
+        },
+        Endpoint::Pods => match pods::render(state.view) {
+            Ok(body) => Response { status: 200, content_type: "application/json", body },
+            Err(error) => Response::text(500, format!("cannot write the list of pods: {error}\n")),
+        },
+        Endpoint::Metrics => {
+            let page = metrics_page::render(state.view, state.metrics, &(state.process)());
+            Response { status: 200, content_type: exposition::CONTENT_TYPE, body: page.into_bytes() }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// The response, and whether health and process were looked up.
+    fn routed(port: Port, method: Method, path: &str, health: Result<(), String>) -> (Response, bool, bool) {
+        let (asked, read) = (Cell::new(false), Cell::new(false));
+        let check = || {
+            asked.set(true);
+            health.clone()
+        };
+        let process = || {
+            read.set(true);
+            Process::default()
+        };
+        let (view, metrics) = (View::default(), Metrics::default());
+        let state = State { port, view: &view, health: &check, metrics: &metrics, process: &process };
+        let response = route(&Request { method, path, query: "" }, &state);
+        (response, asked.get(), read.get())
+    }
+
+    #[test]
+    fn paths_by_port() {
+        use Method::{Get, Head, Other};
+        for (method, path, healthz, read_only) in [
+            (Get, "/healthz", 200, 200),
+            (Head, "/healthz", 200, 200),
+            (Get, "/healthz/ping", 200, 200),
+            (Get, "/healthz/syncloop", 200, 200),
+            (Other, "/healthz", 405, 405),
+            (Get, "/healthz/", 404, 404),
+            (Get, "/healthz/other", 404, 404),
+            (Get, "/pods", 404, 200),
+            (Get, "/pods/", 404, 200),
+            (Head, "/pods", 404, 200),
+            (Other, "/pods", 404, 405),
+            (Get, "/pods/x", 404, 404),
+            (Get, "/metrics", 404, 200),
+            (Other, "/metrics", 404, 405),
+            (Get, "/", 404, 404),
+            (Get, "", 404, 404),
+            (Other, "/run", 404, 404),
+            (Get, "//pods", 404, 404),
+            (Get, "/PODS", 404, 404),
+        ] {
+            for (port, expected) in [(Port::Healthz, healthz), (Port::ReadOnly, read_only)] {
+                let (response, ..) = routed(port, method, path, Ok(()));
+                assert_eq!(response.status, expected, "{method:?} {path} on {port:?}");
+                assert_eq!(response.allow().is_some(), expected == 405);
+            }
+        }
+    }
+
+    #[test]
+    fn health_is_the_sync_loops() {
+        let stuck = || Err("no answer for 10 s".to_owned());
+        for (path, health, status, body) in [
+            ("/healthz", Ok(()), 200, "ok"),
+            ("/healthz", stuck(), 500, "syncloop: no answer for 10 s\n"),
+            ("/healthz/syncloop", stuck(), 500, "syncloop: no answer for 10 s\n"),
+            ("/healthz/ping", stuck(), 200, "ok"),
+        ] {
+            let (response, ..) = routed(Port::Healthz, Method::Get, path, health);
+            assert_eq!((response.status, response.body), (status, body.as_bytes().to_vec()), "{path}");
+            assert_eq!(response.content_type, "text/plain; charset=utf-8");
+        }
+    }
+
+    #[test]
+    fn only_who_needs_it_waits() {
+        for (method, path, asks, reads) in [
+            (Method::Get, "/healthz", true, false),
+            (Method::Other, "/healthz", false, false),
+            (Method::Get, "/healthz/ping", false, false),
+            (Method::Get, "/pods", false, false),
+            (Method::Get, "/metrics", false, true),
+            (Method::Get, "/nothing", false, false),
+        ] {
+            let (_, asked, read) = routed(Port::ReadOnly, method, path, Ok(()));
+            assert_eq!((asked, read), (asks, reads), "{method:?} {path}");
+        }
+    }
+}
