@@ -185,7 +185,7 @@ async fn serve(address: SocketAddr, endpoints: Endpoints) {
             Ok(listening) => break listening,
             Err(error) => {
                 if !complained {
-                    let ServerError::Bind { source, .. } | ServerError::Thread { source, .. } = &error;
+                    let (ServerError::Bind { source, .. } | ServerError::Thread { source, .. }) = &error;
                     warn!(%error, cause = %source, "will try again");
                     complained = true;
                 }

@@ -1,10 +1,20 @@
 //! What a pod is: ids, decoding, defaults, validation, hashes. Pure: no I/O, no clock, no logging.
 
+pub mod decode;
+pub mod defaults;
 pub mod dns;
+pub mod env;
+pub mod field_ref;
+pub mod fields;
+pub mod finding;
 pub mod hosts;
 pub mod id;
+pub mod identity;
 pub mod keys;
+pub mod qos;
+pub mod quantity;
 pub mod status;
+pub mod validate;
 #[cfg(test)]
 pub(crate) mod testing;
 

@@ -96,7 +96,7 @@ pub fn container_config(pod: &Pod, container: &Container, prepared: Prepared) ->
         command: prepared.command,
         args: prepared.args,
         working_dir: container.working_dir.clone().unwrap_or_default(),
-        envs: prepared.env.into_iter().map(|(key, value)| KeyValue { key, value }).collect(),
+        envs: prepared.env.into_iter().map(|(key, value)| KeyValue { key, value: value.into() }).collect(),
         mounts: prepared.mounts,
         labels,
         annotations: container_annotations(pod, container, prepared.attempt, prepared.crashes),
