@@ -20,13 +20,16 @@ pub(crate) struct Agent<'rig> {
 }
 
 impl<'rig> Agent<'rig> {
-    pub(super) fn start(rig: &'rig Rig, flags: &[String], extra: &[&str]) -> Self {
+    /// Starts it through `launcher`, a command that ends in running its own last arguments; empty for none.
+    pub(super) fn start(rig: &'rig Rig, launcher: &[&str], flags: &[String], extra: &[&str]) -> Self {
         let mut logs = rig.agent_logs.lock().expect("the list of logs");
         let log_path = rig.dir().join(format!("rkubelet-{}.log", logs.len()));
         logs.push(log_path.clone());
         let log = File::create(&log_path).expect("create the agent's log");
-        let mut command = rig.command(&program().display().to_string());
-        command.args(flags).args(extra);
+        let program = program().display().to_string();
+        let words: Vec<&str> = launcher.iter().copied().chain([program.as_str()]).collect();
+        let mut command = rig.command(words[0]);
+        command.args(&words[1..]).args(flags).args(extra);
         command.stdout(log.try_clone().expect("duplicate a file handle")).stderr(log);
         Self { rig, child: command.spawn().expect("run rkubelet"), log_path, ended: None }
     }
@@ -81,19 +84,19 @@ impl<'rig> Agent<'rig> {
     /// The memory that it occupies, in KiB.
     pub(crate) fn rss_kib(&self) -> u64 {
         let pid = self.pid().expect("rkubelet runs");
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("read the status of rkubelet");
+        let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero()))
+            .expect("read the status of rkubelet");
         let rss = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS of rkubelet");
         rss.trim().trim_end_matches(" kB").parse().expect("VmRSS is a number")
     }
 
     /// Its pid outside the rig.
-    pub(crate) fn pid(&self) -> Option<u32> {
+    pub(crate) fn pid(&self) -> Option<Pid> {
         Machine::pid_behind(&self.child)
     }
 
     fn signal(&self, signal: Signal) {
         let pid = self.pid().unwrap_or_else(|| panic!("rkubelet has ended already\n{}", self.rig.report()));
-        let pid = Pid::from_raw(pid.cast_signed()).expect("a pid is positive");
         kill_process(pid, signal).expect("signal rkubelet");
     }
 }
@@ -101,7 +104,7 @@ impl<'rig> Agent<'rig> {
 impl Drop for Agent<'_> {
     fn drop(&mut self) {
         if self.ended.is_none() {
-            if let Some(pid) = self.pid().and_then(|pid| Pid::from_raw(pid.cast_signed())) {
+            if let Some(pid) = self.pid() {
                 let _ = kill_process(pid, Signal::KILL);
             }
             let _ = self.child.wait();

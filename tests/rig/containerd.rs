@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Signal, kill_process};
 
 use super::cri::Observer;
 use super::machine::Machine;
@@ -46,7 +46,6 @@ impl Containerd {
 
     fn signal(mut self, signal: Signal) {
         let pid = Machine::pid_behind(&self.child).expect("containerd runs");
-        let pid = Pid::from_raw(pid.cast_signed()).expect("a pid is positive");
         kill_process(pid, signal).expect("signal containerd");
         self.child.wait().expect("wait for containerd");
     }

@@ -7,6 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use rustix::process::Pid;
+
 use super::cgroups::{self, Cgroups};
 use super::{NODE, NODE_IP};
 
@@ -78,13 +80,13 @@ impl Machine {
     }
 
     /// The pid outside of the program that a child made by [`Machine::command`] runs.
-    pub(crate) fn pid_behind(child: &Child) -> Option<u32> {
+    pub(crate) fn pid_behind(child: &Child) -> Option<Pid> {
         // nsenter forks to enter the pid namespace.
         fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
-            let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+            let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
             let status = fs::read_to_string(entry.path().join("status")).ok()?;
             let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim();
-            (parent == child.id().to_string()).then_some(pid)
+            if parent == child.id().to_string() { Pid::from_raw(pid) } else { None }
         })
     }
 

@@ -35,6 +35,8 @@ pub(crate) use wait::wait_until;
 
 /// The image of the containers: Debian's static busybox.
 pub(crate) const BUSYBOX: &str = "localhost/rkubelet/busybox:1";
+/// The same image by the name that the examples in `manifests/` use.
+pub(crate) const PUBLIC_BUSYBOX: &str = "docker.io/library/busybox:1.36";
 /// The image of the sandboxes.
 pub(crate) const PAUSE: &str = "localhost/rkubelet/pause:1";
 /// The name that the agent is told the node has.
@@ -146,12 +148,17 @@ impl Rig {
 
     /// Starts the agent with the flags that every test needs, and then `extra`.
     pub(crate) fn start_agent(&self, extra: &[&str]) -> Agent<'_> {
-        Agent::start(self, &self.agent_flags(), extra)
+        Agent::start(self, &[], &self.agent_flags(), extra)
+    }
+
+    /// The same, through a command that changes what the agent may do.
+    pub(crate) fn start_agent_through(&self, launcher: &[&str], extra: &[&str]) -> Agent<'_> {
+        Agent::start(self, launcher, &self.agent_flags(), extra)
     }
 
     /// Starts the agent with these flags only.
     pub(crate) fn start_agent_with_flags(&self, flags: &[&str]) -> Agent<'_> {
-        Agent::start(self, &[], flags)
+        Agent::start(self, &[], &[], flags)
     }
 
     fn agent_flags(&self) -> Vec<String> {
