@@ -11,4 +11,13 @@
 #[path = "../rig/rig.rs"]
 mod rig;
 
+mod adopt;
+mod bad_input;
+mod config;
+mod edit;
+mod examples;
+mod manifest;
 mod rig_itself;
+mod run;
+mod runtime_outage;
+mod server;

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Once;
@@ -46,6 +47,8 @@ impl Machine {
             .args(["--fork", "--kill-child", "sh", "-e", "-c", &script])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            // Ctrl-C is for the test process alone; what it started ends with it.
+            .process_group(0)
             .spawn()
             .expect("run unshare");
         let mut lines = BufReader::new(unshare.stdout.take().expect("a pipe from unshare")).lines();
@@ -75,6 +78,7 @@ impl Machine {
             .args(["nsenter", &format!("--target={}", self.first_pid)])
             .args(["--net", "--mount", "--pid", "--ipc", "--uts", "--cgroup", "--", program])
             .current_dir("/")
+            .process_group(0)
             .stdin(Stdio::null());
         command
     }
