@@ -53,8 +53,11 @@ impl Containerd {
 
 impl Drop for Containerd {
     fn drop(&mut self) {
-        // The machine's end is near and takes containerd along; this only saves a zombie the wait.
-        let _ = self.child.kill();
+        // Not the child, which is nsenter: its orphan would be the host's init's, which reaps at leisure, and the
+        // machine cannot end before.
+        if let Some(pid) = Machine::pid_behind(&self.child) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
         let _ = self.child.wait();
     }
 }
