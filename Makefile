@@ -1,0 +1,53 @@
+# Everything that a fresh Debian or Ubuntu machine with Rust needs: `make help` lists it.
+
+CARGO ?= cargo
+# Debian's names of what the end-to-end tests and the demo run on, and of a C compiler for their pause program.
+PACKAGES := containerd runc containernetworking-plugins busybox-static iptables iproute2 util-linux gcc libc6-dev
+# Root has no need of sudo, and a minimal machine no sudo.
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
+# The tests and the demo make namespaces: they are built as the user, and run as root.
+AS_ROOT := $(if $(SUDO),$(SUDO) -E env "PATH=$(PATH)")
+
+.PHONY: help deps toolchain build lint unit e2e test demo clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+deps: ## Install the Debian packages that are missing
+	@missing=; for package in $(PACKAGES); do \
+	  dpkg-query -W -f '$${Status}' $$package 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$package"; \
+	done; \
+	if [ -z "$$missing" ]; then exit 0; fi; \
+	echo "Installing:$$missing"; \
+	$(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get update -qq && \
+	$(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing
+
+toolchain:
+	@$(CARGO) fmt --version >/dev/null 2>&1 && $(CARGO) clippy --version >/dev/null 2>&1 || \
+	  rustup component add rustfmt clippy || \
+	  { echo "rustfmt and clippy are missing, and rustup cannot add them" >&2; exit 1; }
+
+build: ## Build the release binary
+	$(CARGO) build --locked --release
+
+lint: toolchain ## Check format and lints, with and without the feature apiserver
+	$(CARGO) fmt --check
+	$(CARGO) clippy --locked --all-targets -- -D warnings
+	$(CARGO) clippy --locked --all-targets --features apiserver -- -D warnings
+
+unit: ## Run the tests that need no container runtime
+	$(CARGO) test --locked --lib --bins --examples
+	$(CARGO) test --locked --doc
+
+e2e: deps ## Run the end-to-end tests on a private containerd (as root)
+	$(CARGO) test --locked --no-run --tests
+	$(AS_ROOT) $(CARGO) test --locked --test '*'
+
+test: deps lint unit e2e ## Do all of the above: what CI runs
+
+demo: deps ## Run the examples on a private containerd until Ctrl-C, or for DEMO_SECONDS=N
+	$(CARGO) build --locked --bin rkubelet --example demo
+	@$(AS_ROOT) $$($(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug/examples/demo
+
+clean: ## Remove what was built
+	$(CARGO) clean

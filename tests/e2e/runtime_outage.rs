@@ -1,0 +1,71 @@
+//! Point 5: containerd comes and goes; the agent waits, and carries on.
+
+use std::time::Duration;
+
+use crate::manifest::{self, journal, journalled};
+use crate::rig::{Agent, Rig, wait_until};
+
+/// The lines in which the agent complains about the runtime's socket.
+fn complaints(agent: &Agent<'_>) -> Vec<String> {
+    let mut lines = agent.log_lines_with("containerd.sock");
+    lines.retain(|line| line.contains("WARN") || line.contains("ERROR"));
+    lines
+}
+
+#[test]
+fn without_containerd_it_waits_says_so_once_and_then_starts_the_pods() {
+    let rig = Rig::without_containerd();
+    rig.write_manifest("web.yaml", manifest::WEB);
+    let agent = rig.start_agent(&[]);
+    agent.wait_for_log("containerd.sock");
+    agent.wait_healthy();
+    // Long enough for several attempts; what must not happen sends no event.
+    wait_until(Duration::from_secs(4), || complaints(&agent).len() > 1);
+    assert_eq!(complaints(&agent).len(), 1, "{}", agent.log());
+    rig.start_containerd();
+    rig.wait_running("web-node1", "web");
+    assert_eq!(complaints(&agent).len(), 1, "{}", agent.log());
+}
+
+#[test]
+fn containerd_restarts_and_no_container_does() {
+    let rig = Rig::new();
+    rig.write_manifest("a.yaml", &journalled(&rig, "a", "1"));
+    rig.write_manifest("b.yaml", &journalled(&rig, "b", "1"));
+    let agent = rig.start_agent(&[]);
+    for name in ["a", "b"] {
+        rig.wait(name, || journal(&rig, name) == ["start 1"]);
+    }
+    let before = rig.fingerprint();
+    rig.stop_containerd();
+    rig.wait("the agent to notice", || !complaints(&agent).is_empty());
+    rig.start_containerd();
+    assert_eq!(rig.fingerprint(), before);
+
+    // Later edits work, and only they have effects.
+    rig.write_manifest("a.yaml", &journalled(&rig, "a", "2"));
+    rig.wait("the edit", || journal(&rig, "a") == ["start 1", "asked 1", "end 1", "start 2"]);
+    assert_eq!(journal(&rig, "b"), ["start 1"]);
+    agent.wait_healthy();
+}
+
+#[test]
+fn what_was_asked_for_during_an_outage_is_done_after_it() {
+    let rig = Rig::new();
+    for name in ["dies", "goes"] {
+        rig.write_manifest(&format!("{name}.yaml"), &journalled(&rig, name, "1"));
+    }
+    let _agent = rig.start_agent(&[]);
+    for name in ["dies", "goes"] {
+        rig.wait(name, || journal(&rig, name) == ["start 1"]);
+    }
+    let dies = rig.wait_running("dies-node1", "main");
+    rig.stop_containerd();
+    rig.remove_manifest("goes.yaml");
+    rig.write_manifest("comes.yaml", &journalled(&rig, "comes", "1"));
+    rig.kill_process(dies.pid);
+    rig.start_containerd();
+    rig.wait("the new pod", || journal(&rig, "comes") == ["start 1"]);
+    rig.wait("the removed pod to go", || rig.containers_of("goes-node1").is_empty());
+    rig.wait("the dead container's successor", || journal(&rig, "dies") == ["start 1", "start 1"]);
+}

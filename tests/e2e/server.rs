@@ -1,0 +1,85 @@
+//! Point 7: health, pods and metrics over HTTP.
+
+use crate::manifest;
+use crate::rig::{NODE_IP, READ_ONLY_PORT, Rig};
+
+fn read_only(path: &str) -> String {
+    format!("http://127.0.0.1:{READ_ONLY_PORT}{path}")
+}
+
+#[test]
+fn healthz_says_ok() {
+    let rig = Rig::new();
+    let agent = rig.start_agent(&[]);
+    agent.wait_healthy();
+    assert!(
+        rig.http_get(&format!("http://{NODE_IP}:10248/healthz")).is_none(),
+        "the health port is on loopback only"
+    );
+}
+
+#[test]
+fn pods_is_a_pod_list_with_live_status() {
+    let rig = Rig::new();
+    rig.write_manifest("web.yaml", manifest::WEB);
+    rig.write_manifest("host.yaml", manifest::HOST_NETWORK);
+    let _agent = rig.start_agent(&[]);
+    let container = rig.wait_running("web-node1", "web");
+    let running = |name: &str| rig.pod(name).is_some_and(|pod| pod["status"]["phase"] == "Running");
+    rig.wait("both pods to be Running in /pods", || running("web-node1") && running("etcd-node1"));
+
+    let list = rig.pods().expect("/pods");
+    assert_eq!((list["kind"].as_str(), list["apiVersion"].as_str()), (Some("PodList"), Some("v1")));
+    assert_eq!(list["items"].as_array().map(Vec::len), Some(2));
+    let pod = rig.pod("web-node1").expect("pod web-node1");
+    let sandbox = rig.ready_sandboxes("default", "web-node1").remove(0);
+    assert_eq!(pod["metadata"]["namespace"], "default");
+    assert_eq!(pod["metadata"]["uid"], sandbox.uid);
+    assert_eq!(pod["metadata"]["annotations"]["kubernetes.io/config.source"], "file");
+    assert_eq!(pod["spec"]["nodeName"], "node1");
+    assert_eq!(pod["spec"]["restartPolicy"], "Always");
+    assert_eq!(pod["status"]["podIP"], sandbox.ip);
+    let status = &pod["status"]["containerStatuses"][0];
+    assert_eq!((&status["name"], &status["restartCount"]), (&"web".into(), &0.into()));
+    assert_eq!((&status["ready"], &status["started"]), (&true.into(), &true.into()));
+    assert_eq!(status["containerID"], format!("containerd://{}", container.id));
+    assert!(status["state"]["running"]["startedAt"].is_string(), "{status:#}");
+    let ready = pod["status"]["conditions"].as_array().expect("conditions");
+    assert!(ready.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True"));
+
+    rig.kill_process(container.pid);
+    rig.wait("the restart to show in /pods", || {
+        let pod = rig.pod("web-node1").expect("pod web-node1");
+        let status = &pod["status"]["containerStatuses"][0];
+        status["restartCount"] == 1 && status["lastState"]["terminated"]["exitCode"] == 137
+    });
+}
+
+#[test]
+fn metrics_are_prometheus_text() {
+    let rig = Rig::new();
+    let agent = rig.start_agent(&[]);
+    agent.wait_healthy();
+    rig.wait("/metrics", || rig.http_get(&read_only("/metrics")).is_some());
+    let reply = rig.http_get(&read_only("/metrics")).expect("/metrics");
+    assert_eq!(reply.status, 200);
+    assert!(reply.headers.to_lowercase().contains("content-type: text/plain"), "{}", reply.headers);
+    for line in reply.body.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
+        let value = line.rsplit(' ').next().expect("a value");
+        assert!(value.parse::<f64>().is_ok(), "not a sample: {line}");
+    }
+    assert!(reply.body.contains("# TYPE "), "{}", reply.body);
+    assert_eq!(rig.http_get(&read_only("/nowhere")).map(|reply| reply.status), Some(404));
+}
+
+#[test]
+fn nothing_listens_that_was_not_asked_for() {
+    let rig = Rig::new();
+    let text = std::fs::read_to_string(rig.config_path()).expect("the configuration");
+    let text = text.replace(&format!("readOnlyPort: {READ_ONLY_PORT}\n"), "");
+    std::fs::write(rig.config_path(), text).expect("write the configuration");
+    let agent = rig.start_agent(&[]);
+    agent.wait_healthy();
+    assert!(rig.http_get(&read_only("/pods")).is_none());
+    assert!(rig.http_get("http://127.0.0.1:10250/pods").is_none());
+}
