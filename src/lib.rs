@@ -5,3 +5,4 @@ pub mod cri;
 pub mod pod;
 pub mod server;
 pub mod view;
+pub mod yaml;
