@@ -12,7 +12,7 @@ mod resolve;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 
-use serde::de::{self, DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, VariantAccess, Visitor};
+use serde::de::{self, DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use resolve::{number_from_f64, resolve_plain};
@@ -270,8 +270,7 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_enum<A: de::EnumAccess<'de>>(self, access: A) -> Result<Value, A::Error> {
-        let (tag, content) = access.variant::<String>()?;
-        content.unit_variant().ok();
+        let (tag, _) = access.variant::<String>()?;
         Err(A::Error::custom(format!("the tag !{tag} is not supported")))
     }
 }

@@ -1,3 +1,5 @@
+//! What texts mean, and which are refused.
+
 use serde_json::{Value, json};
 
 use super::{parse_documents, resolve::resolve_plain};
@@ -212,5 +214,13 @@ fn alias_bombs_are_refused() {
 fn strings_are_not_numbers() {
     for text in ["+", "-", "--1", "+-1", "0b2", "1.2.3", "1e+", "0x-1", "00x1"] {
         assert_eq!(resolve_plain(text), None, "{text}");
+    }
+}
+
+proptest::proptest! {
+    /// Neither our reader nor the parser may panic: a panic ends the agent.
+    #[test]
+    fn no_text_panics(text in "([\\[\\]{}:,&*!|>'\"%@`#?~<\\-=\n \tab0.é\u{feff}]|: |- |\n  |--- |&a |\\*a |<<: |!!str |!x ){0,60}") {
+        let _ = parse_documents(&text);
     }
 }

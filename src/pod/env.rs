@@ -1,0 +1,157 @@
+//! The environment of a container, and `$(VAR)` in it, in commands and in arguments.
+
+use k8s_openapi::api::core::v1::Container;
+
+use super::finding::Finding;
+
+/// Replaces `$(NAME)` by the value of `NAME`. `$$` is a dollar sign; a name without a value stays as written.
+pub fn expand<'v>(input: &str, lookup: impl Fn(&str) -> Option<&'v str>) -> String {
+    let mut output = String::with_capacity(input.len());
+    let mut rest = input;
+    while let Some(place) = rest.find('$') {
+        output.push_str(&rest[..place]);
+        rest = &rest[place + 1..];
+        if let Some(after) = rest.strip_prefix('$') {
+            output.push('$');
+            rest = after;
+            continue;
+        }
+        let reference = rest.strip_prefix('(').and_then(|inside| inside.split_once(')'));
+        match reference {
+            Some((name, after)) => {
+                match lookup(name) {
+                    Some(value) => output.push_str(value),
+                    None => {
+                        output.push_str("$(");
+                        output.push_str(name);
+                        output.push(')');
+                    }
+                }
+                rest = after;
+            }
+            None => output.push('$'),
+        }
+    }
+    output.push_str(rest);
+    output
+}
+
+/// The variables of a container in order, each name once: of a name written twice the last value counts.
+///
+/// A value may refer to variables that stand before it. What `field` gives for a `fieldRef` is not expanded.
+pub fn container_env(
+    container: &Container,
+    field: impl Fn(&str) -> Option<String>,
+) -> Result<Vec<(String, String)>, Finding> {
+    let mut env: Vec<(String, String)> = Vec::new();
+    for (index, variable) in container.env.iter().flatten().enumerate() {
+        let written = variable.value.as_deref().filter(|value| !value.is_empty());
+        let value = match (written, &variable.value_from) {
+            (Some(text), _) => expand(text, |name| value_of(&env, name)),
+            (None, None) => String::new(),
+            (None, Some(source)) => {
+                let path = format!("env[{index}].valueFrom");
+                let Some(reference) = &source.field_ref else {
+                    return Err(Finding::new(path, "only fieldRef is supported"));
+                };
+                let Some(value) = field(&reference.field_path) else {
+                    let reason = format!("{:?} has no value", reference.field_path);
+                    return Err(Finding::new(format!("{path}.fieldRef.fieldPath"), reason));
+                };
+                value
+            }
+        };
+        match env.iter_mut().find(|(name, _)| *name == variable.name) {
+            Some((_, old)) => *old = value,
+            None => env.push((variable.name.clone(), value)),
+        }
+    }
+    Ok(env)
+}
+
+/// The value of a variable of [`container_env`].
+pub fn value_of<'v>(env: &'v [(String, String)], name: &str) -> Option<&'v str> {
+    env.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn expansion() {
+        let env = [("A", "one"), ("B", "$(A)"), ("EMPTY", ""), ("A-B.c", "odd")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let table = [
+            ("", ""),
+            ("plain", "plain"),
+            ("$(A)", "one"),
+            ("x$(A)y$(A)z", "xoneyonez"),
+            ("$(B)", "$(A)"),
+            ("$(EMPTY)", ""),
+            ("$(A-B.c)", "odd"),
+            ("$(NONE)", "$(NONE)"),
+            ("$()", "$()"),
+            ("$$", "$"),
+            ("$$(A)", "$(A)"),
+            ("$$$(A)", "$one"),
+            ("$$$$(A)", "$$(A)"),
+            ("$", "$"),
+            ("a$", "a$"),
+            ("$A", "$A"),
+            ("$(A", "$(A"),
+            ("$(A$(B)", "$(A$(B)"),
+            ("$($(A))", "$($(A))"),
+            ("${A}", "${A}"),
+            ("$ü$(A)", "$üone"),
+            ("$(A)$", "one$"),
+            ("$(ü)", "$(ü)"),
+        ];
+        for (input, want) in table {
+            assert_eq!(expand(input, |name| value_of(&env, name)), want, "{input}");
+        }
+    }
+
+    fn env(list: Value) -> Result<Vec<(String, String)>, String> {
+        let container: Container = serde_json::from_value(json!({ "env": list })).unwrap();
+        container_env(&container, |path| (path == "metadata.name").then(|| "$(A)-pod".to_owned()))
+            .map_err(|finding| finding.to_string())
+    }
+
+    #[test]
+    fn variables_in_order() {
+        let pairs = |list: &[(&str, &str)]| {
+            Ok(list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+        };
+        let name = json!({"name": "N", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}});
+        let table = [
+            (
+                json!([{"name": "A", "value": "1"}, {"name": "B", "value": "$(A)$(C)"}, {"name": "C", "value": "3"}]),
+                pairs(&[("A", "1"), ("B", "1$(C)"), ("C", "3")]),
+            ),
+            (json!([{"name": "A"}, {"name": "B", "value": ""}]), pairs(&[("A", ""), ("B", "")])),
+            (json!([{"name": "A", "value": "1"}, {"name": "A", "value": "$(A)2"}]), pairs(&[("A", "12")])),
+            (
+                json!([{"name": "A", "value": "1"}, name, {"name": "M", "value": "$(N)"}]),
+                pairs(&[("A", "1"), ("N", "$(A)-pod"), ("M", "$(A)-pod")]),
+            ),
+        ];
+        for (list, want) in table {
+            assert_eq!(env(list.clone()), want, "{list}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_value_is_named() {
+        let unknown =
+            json!([{"name": "A"}, {"name": "N", "valueFrom": {"fieldRef": {"fieldPath": "spec.x"}}}]);
+        assert_eq!(
+            env(unknown),
+            Err("env[1].valueFrom.fieldRef.fieldPath: \"spec.x\" has no value".to_owned())
+        );
+        let secret = json!([{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]);
+        assert_eq!(env(secret), Err("env[0].valueFrom: only fieldRef is supported".to_owned()));
+    }
+}
