@@ -1,18 +1,24 @@
 //! What a pod is: ids, decoding, defaults, validation, hashes,
 //! environment. Pure: no I/O, no clock, no logging.
 
+pub mod decode;
+pub mod defaults;
 pub mod env;
 pub mod field_ref;
+pub mod fields;
 pub mod finding;
 pub mod id;
+pub mod identity;
 pub mod qos;
 pub mod quantity;
+pub mod validate;
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::PodSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+pub use decode::{Decoded, Origin, decode_manifest};
 pub use finding::{Finding, Refusal};
 pub use id::{ConfigHash, ContainerId, PodName, PodUid, SandboxId, Source};
 

@@ -1,0 +1,198 @@
+//! From the bytes of a manifest to a pod of this node, or to the reasons why not.
+//!
+//! The order: YAML, kind, hash of what is written, types, identity, defaults, validation, support. Whatever
+//! the manifest says that is not done is either a warning or a refusal, with the field's path.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::Pod as ApiPod;
+use serde::Deserialize as _;
+use serde_json::Value;
+
+use super::defaults::apply_defaults;
+use super::fields::check_fields;
+use super::finding::{Finding, Refusal};
+use super::identity::{apply_identity, config_hash, container_hashes};
+use super::validate::validate_pod;
+use super::{Pod, Source};
+use crate::yaml::{Document, parse_documents};
+
+/// The largest manifest, as in kubelet.
+pub const MAX_MANIFEST: usize = 10 << 20;
+
+/// Where a manifest was found, by whom and when.
+#[derive(Debug, Clone, Copy)]
+pub struct Origin<'a> {
+    /// This node's name, as it is in `spec.nodeName`.
+    pub node_name: &'a str,
+    /// What kind of source holds the manifest.
+    pub source: Source,
+    /// The file's path or the URL. Part of the pod's identity.
+    pub path: &'a str,
+    /// When it was read.
+    pub seen: jiff::Timestamp,
+    /// Whether unknown and doubled fields are refused rather than warned about.
+    pub strict: bool,
+}
+
+/// A pod that can run, and what its author should know.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decoded {
+    /// The pod: whole, valid, with identity and defaults.
+    pub pod: Pod,
+    /// What the manifest says in vain.
+    pub warnings: Vec<Finding>,
+}
+
+/// Decodes a manifest that holds one pod, in YAML or JSON.
+pub fn decode_manifest(bytes: &[u8], origin: &Origin<'_>) -> Result<Decoded, Refusal> {
+    if bytes.len() > MAX_MANIFEST {
+        let reason = format!("has {} bytes, at most {MAX_MANIFEST} are allowed", bytes.len());
+        return Err(Finding::whole(reason).into());
+    }
+    let text = std::str::from_utf8(bytes)
+        .map_err(|error| Finding::whole(format!("not UTF-8 text at byte {}", error.valid_up_to())))?;
+    let documents =
+        parse_documents(text).map_err(|error| Finding::whole(format!("not valid YAML: {error}")))?;
+    match documents.as_slice() {
+        [] => Err(Finding::whole("holds no pod: it is empty or has only comments").into()),
+        [document] => decode_document(document, origin),
+        several => {
+            let reason = format!("holds {} documents; a manifest is one Pod", several.len());
+            Err(Finding::whole(reason).into())
+        }
+    }
+}
+
+/// Decodes a document that is already parsed.
+pub fn decode_document(document: &Document, origin: &Origin<'_>) -> Result<Decoded, Refusal> {
+    let manifest = &document.value;
+    check_kind(manifest)?;
+    let hash = config_hash(manifest, origin.node_name, origin.path);
+    let mut doubtful: Vec<Finding> = document
+        .duplicate_keys
+        .iter()
+        .map(|key| Finding::new(key, "written more than once; the last counts"))
+        .collect();
+    let api_pod = decode_types(manifest, &mut doubtful)?;
+    let report = check_fields(manifest);
+
+    let mut metadata = api_pod.metadata;
+    let mut spec = api_pod.spec.unwrap_or_default();
+    let mut problems = Vec::new();
+    let mut warnings = Vec::new();
+    if metadata.name.as_deref().unwrap_or_default().is_empty() {
+        problems.push(Finding::new("metadata.name", "must not be empty"));
+    }
+    if let Some(other) =
+        spec.node_name.as_deref().filter(|name| !name.is_empty() && *name != origin.node_name)
+    {
+        let reason = format!("{other:?} is replaced by this node's name, {:?}", origin.node_name);
+        warnings.push(Finding::new("spec.nodeName", reason));
+    }
+    let (name, uid) = apply_identity(&mut metadata, &mut spec, &hash, origin);
+    apply_defaults(&mut spec);
+    problems.extend(validate_pod(&metadata, &spec));
+    problems.extend(report.refusals);
+    if origin.strict {
+        problems.extend(doubtful);
+    } else {
+        warnings.extend(doubtful);
+    }
+    if let Some(refusal) = Refusal::from_findings(one_per_field(problems)) {
+        return Err(refusal);
+    }
+    warnings.extend(report.warnings);
+    let container_hashes = container_hashes(manifest);
+    let pod = Pod { name, uid, hash, source: origin.source, metadata, spec, container_hashes };
+    Ok(Decoded { pod, warnings })
+}
+
+fn check_kind(manifest: &Value) -> Result<(), Finding> {
+    if !manifest.is_object() {
+        return Err(Finding::whole("not a Pod: the manifest is not a mapping"));
+    }
+    for (field, want) in [("kind", "Pod"), ("apiVersion", "v1")] {
+        match &manifest[field] {
+            Value::Null => return Err(Finding::new(field, format!("missing, must be {want}"))),
+            Value::String(text) if text == want => {}
+            other => return Err(Finding::new(field, format!("{other} is not {want}"))),
+        }
+    }
+    Ok(())
+}
+
+/// Decodes the types, notes unknown fields and names the field of a type error.
+fn decode_types(manifest: &Value, doubtful: &mut Vec<Finding>) -> Result<ApiPod, Finding> {
+    let mut manifest = manifest.clone();
+    quote_quantities(&mut manifest["spec"]);
+    let mut unknown =
+        |path: serde_ignored::Path<'_>| doubtful.push(Finding::new(dotted(&path), "unknown field"));
+    let mut track = serde_path_to_error::Track::new();
+    let ignored = serde_ignored::Deserializer::new(&manifest, &mut unknown);
+    ApiPod::deserialize(serde_path_to_error::Deserializer::new(ignored, &mut track)).map_err(|error| {
+        let path = track.path().to_string();
+        let reason = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+        Finding::new(if path == "." { String::new() } else { path }, reason)
+    })
+}
+
+/// Quantities may be written as numbers; their type takes only strings.
+fn quote_quantities(value: &mut Value) {
+    let quote = |value: &mut Value| {
+        if value.is_number() {
+            *value = Value::String(value.to_string());
+        }
+    };
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(quote_quantities),
+        Value::Object(map) => {
+            for (key, value) in map.iter_mut() {
+                match (key.as_str(), &mut *value) {
+                    ("limits" | "requests" | "overhead", Value::Object(list)) => {
+                        list.values_mut().for_each(quote)
+                    }
+                    ("sizeLimit" | "divisor", value) => quote(value),
+                    (_, value) => quote_quantities(value),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A path as Kubernetes writes it.
+fn dotted(path: &serde_ignored::Path<'_>) -> String {
+    use serde_ignored::Path;
+    match path {
+        Path::Root => String::new(),
+        Path::Seq { parent, index } => format!("{}[{index}]", dotted(parent)),
+        Path::Map { parent, key } => {
+            let parent = dotted(parent);
+            if parent.is_empty() { key.clone() } else { format!("{parent}.{key}") }
+        }
+        Path::Some { parent } | Path::NewtypeStruct { parent } | Path::NewtypeVariant { parent } => {
+            dotted(parent)
+        }
+    }
+}
+
+/// Keeps the first word on each field, and drops what is said of fields above or below it.
+fn one_per_field(problems: Vec<Finding>) -> Vec<Finding> {
+    let mut seen: BTreeSet<String> = BTreeSet::new();
+    let below = |field: &str, other: &str| {
+        field.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    };
+    let mut kept = Vec::new();
+    for problem in problems {
+        let known = seen.iter().any(|other| below(&problem.field, other) || below(other, &problem.field));
+        if !known {
+            seen.insert(problem.field.clone());
+            kept.push(problem);
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests;

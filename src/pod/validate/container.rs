@@ -1,0 +1,208 @@
+//! Containers: names, images, ports, variables, mounts and resources.
+
+use core::net::IpAddr;
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::{
+    Container, ContainerPort, EnvVar, PodSpec, ResourceRequirements, VolumeMount,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+use super::findings::Findings;
+use super::volume::backwards;
+use super::{names, probe};
+use crate::pod::field_ref::is_env_field;
+use crate::pod::quantity::Amount;
+
+/// Validates all containers of a pod, which has volumes of these names.
+pub(super) fn validate_containers(spec: &PodSpec, volumes: &BTreeSet<String>, findings: &mut Findings) {
+    if spec.containers.is_empty() {
+        findings.add("spec.containers", "must have at least one container");
+    }
+    let host_network = spec.host_network == Some(true);
+    let mut seen = BTreeSet::new();
+    let mut host_ports = BTreeSet::new();
+    let init = spec.init_containers.iter().flatten().enumerate();
+    let init = init.map(|(index, container)| (format!("spec.initContainers[{index}]"), container));
+    let main = spec.containers.iter().enumerate();
+    let main = main.map(|(index, container)| (format!("spec.containers[{index}]"), container));
+    for (path, container) in init.chain(main) {
+        findings.check(format_args!("{path}.name"), names::not_label(&container.name));
+        if !container.name.is_empty() && !seen.insert(&container.name) {
+            findings.add(format_args!("{path}.name"), format!("{:?} is used twice", container.name));
+        }
+        // Init containers run one after the other, so they may use the same ports; sidecars stay.
+        let alone = path.starts_with("spec.init") && container.restart_policy.as_deref() != Some("Always");
+        let mut own = BTreeSet::new();
+        let taken = if alone { &mut own } else { &mut host_ports };
+        validate_ports(container.ports.as_deref().unwrap_or_default(), &path, host_network, taken, findings);
+        validate_container(container, &path, volumes, findings);
+    }
+    if let Some(resources) = &spec.resources {
+        validate_resources(resources, "spec.resources", findings);
+    }
+    if let Some(overhead) = &spec.overhead {
+        amounts(overhead, "spec.overhead", findings);
+    }
+}
+
+fn validate_container(
+    container: &Container,
+    path: &str,
+    volumes: &BTreeSet<String>,
+    findings: &mut Findings,
+) {
+    let image = container.image.as_deref().unwrap_or_default();
+    if image.is_empty() {
+        findings.add(format_args!("{path}.image"), "must not be empty");
+    } else if image.trim() != image {
+        findings.add(format_args!("{path}.image"), format!("{image:?} must not begin or end with a space"));
+    }
+    let policies = ["Always", "IfNotPresent", "Never"];
+    let policy = container.image_pull_policy.as_deref();
+    findings.one_of(format_args!("{path}.imagePullPolicy"), policy, &policies);
+    let policies = ["File", "FallbackToLogsOnError"];
+    let policy = container.termination_message_policy.as_deref();
+    findings.one_of(format_args!("{path}.terminationMessagePolicy"), policy, &policies);
+    let policies = ["Always", "OnFailure", "Never"];
+    findings.one_of(format_args!("{path}.restartPolicy"), container.restart_policy.as_deref(), &policies);
+    for (index, variable) in container.env.iter().flatten().enumerate() {
+        validate_variable(variable, &format!("{path}.env[{index}]"), findings);
+    }
+    validate_mounts(container.volume_mounts.as_deref().unwrap_or_default(), path, volumes, findings);
+    if let Some(resources) = &container.resources {
+        validate_resources(resources, &format!("{path}.resources"), findings);
+    }
+    probe::validate_probes(container, path, findings);
+}
+
+fn validate_ports<'a>(
+    ports: &'a [ContainerPort],
+    path: &str,
+    host_network: bool,
+    taken: &mut BTreeSet<(i32, &'a str, &'a str)>,
+    findings: &mut Findings,
+) {
+    let mut seen = BTreeSet::new();
+    for (index, port) in ports.iter().enumerate() {
+        let path = format!("{path}.ports[{index}]");
+        if let Some(name) = port.name.as_deref().filter(|name| !name.is_empty()) {
+            findings.check(format_args!("{path}.name"), names::not_port_name(name));
+            if !seen.insert(name) {
+                findings.add(format_args!("{path}.name"), format!("{name:?} is used twice"));
+            }
+        }
+        findings.port(format_args!("{path}.containerPort"), port.container_port);
+        let protocol = port.protocol.as_deref().unwrap_or_default();
+        findings.one_of(format_args!("{path}.protocol"), Some(protocol), &["TCP", "UDP", "SCTP"]);
+        let address = port.host_ip.as_deref().unwrap_or_default();
+        if !address.is_empty() && address.parse::<IpAddr>().is_err() {
+            findings.add(format_args!("{path}.hostIP"), format!("{address:?} is not an IP address"));
+        }
+        let Some(host_port) = port.host_port.filter(|host_port| *host_port != 0) else { continue };
+        let field = format!("{path}.hostPort");
+        findings.port(&field, host_port);
+        if host_network && host_port != port.container_port {
+            findings.add(
+                &field,
+                format!("must be containerPort ({}) when hostNetwork is set", port.container_port),
+            );
+        }
+        if !taken.insert((host_port, protocol, address)) {
+            findings.add(&field, format!("{host_port} is used twice"));
+        }
+    }
+}
+
+fn validate_variable(variable: &EnvVar, path: &str, findings: &mut Findings) {
+    findings.check(format_args!("{path}.name"), names::not_env_name(&variable.name));
+    let Some(source) = &variable.value_from else { return };
+    let path = format!("{path}.valueFrom");
+    if variable.value.as_deref().is_some_and(|value| !value.is_empty()) {
+        findings.add(&path, "may not be set together with a value");
+    }
+    let sources = [
+        source.field_ref.is_some(),
+        source.resource_field_ref.is_some(),
+        source.config_map_key_ref.is_some(),
+        source.secret_key_ref.is_some(),
+        source.file_key_ref.is_some(),
+    ];
+    match sources.iter().filter(|present| **present).count() {
+        1 => {}
+        0 => findings.add(&path, "must have a source, such as fieldRef"),
+        _ => findings.add(&path, "may have one source only"),
+    }
+    if let Some(reference) = &source.field_ref {
+        let version = reference.api_version.as_deref();
+        findings.one_of(format_args!("{path}.fieldRef.apiVersion"), version, &["v1"]);
+        if !is_env_field(&reference.field_path) {
+            let reason = format!("{:?} is not a field that a variable can have", reference.field_path);
+            findings.add(format_args!("{path}.fieldRef.fieldPath"), reason);
+        }
+    }
+}
+
+fn validate_mounts(mounts: &[VolumeMount], path: &str, volumes: &BTreeSet<String>, findings: &mut Findings) {
+    let mut seen = BTreeSet::new();
+    for (index, mount) in mounts.iter().enumerate() {
+        let path = format!("{path}.volumeMounts[{index}]");
+        if mount.name.is_empty() {
+            findings.add(format_args!("{path}.name"), "must not be empty");
+        } else if !volumes.contains(&mount.name) {
+            findings.add(format_args!("{path}.name"), format!("there is no volume {:?}", mount.name));
+        }
+        let field = format!("{path}.mountPath");
+        if mount.mount_path.is_empty() {
+            findings.add(&field, "must not be empty");
+        } else if mount.mount_path.contains(':') {
+            findings.add(&field, format!("{:?} must not contain ':'", mount.mount_path));
+        } else if !seen.insert(&mount.mount_path) {
+            findings.add(&field, format!("{:?} is used twice", mount.mount_path));
+        }
+        let propagations = ["None", "HostToContainer", "Bidirectional"];
+        let propagation = mount.mount_propagation.as_deref();
+        findings.one_of(format_args!("{path}.mountPropagation"), propagation, &propagations);
+        let subpaths = [("subPath", &mount.sub_path), ("subPathExpr", &mount.sub_path_expr)];
+        for (name, subpath) in subpaths {
+            let Some(subpath) = subpath.as_deref() else { continue };
+            let absolute = subpath.starts_with('/').then(|| format!("{subpath:?} must be relative"));
+            findings.check(format_args!("{path}.{name}"), absolute.or_else(|| backwards(subpath)));
+        }
+    }
+}
+
+fn validate_resources(resources: &ResourceRequirements, path: &str, findings: &mut Findings) {
+    let none = BTreeMap::new();
+    let limits = amounts(resources.limits.as_ref().unwrap_or(&none), &format!("{path}.limits"), findings);
+    let requests =
+        amounts(resources.requests.as_ref().unwrap_or(&none), &format!("{path}.requests"), findings);
+    for (name, request) in requests {
+        if let Some(limit) = limits.get(name).filter(|limit| **limit < request) {
+            findings.add(
+                format_args!("{path}.requests[{name}]"),
+                format!("{request} is more than the limit {limit}"),
+            );
+        }
+    }
+}
+
+fn amounts<'a>(
+    list: &'a BTreeMap<String, Quantity>,
+    path: &str,
+    findings: &mut Findings,
+) -> BTreeMap<&'a str, Amount> {
+    let mut amounts = BTreeMap::new();
+    for (name, quantity) in list {
+        let field = format!("{path}[{name}]");
+        findings.check(&field, names::not_qualified_name(name));
+        match Amount::parse(&quantity.0) {
+            Err(error) => findings.add(&field, format!("{:?} is {error}", quantity.0)),
+            Ok(amount) if amount.is_negative() => findings.add(&field, "must not be negative"),
+            Ok(amount) => {
+                amounts.insert(name.as_str(), amount);
+            }
+        }
+    }
+    amounts
+}

@@ -1,0 +1,85 @@
+//! Static pods stand alone: they may not refer to objects of an API server. As kubelet since 1.34.
+
+use k8s_openapi::api::core::v1::{Container, PodSpec, Volume};
+
+use super::findings::Findings;
+
+/// Finds every reference to an object that only an API server has.
+pub(super) fn validate_references(spec: &PodSpec, findings: &mut Findings) {
+    let mut refuse =
+        |field: String, what: &str| findings.add(field, format!("static pods may not reference {what}"));
+    if spec.service_account_name.as_deref().is_some_and(|name| !name.is_empty()) {
+        refuse("spec.serviceAccountName".to_owned(), "serviceaccounts");
+    }
+    if spec.image_pull_secrets.as_ref().is_some_and(|secrets| !secrets.is_empty()) {
+        refuse("spec.imagePullSecrets".to_owned(), "secrets");
+    }
+    if spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()) {
+        refuse("spec.resourceClaims".to_owned(), "resourceclaims");
+    }
+    for (index, container) in spec.init_containers.iter().flatten().enumerate() {
+        container_references(container, &format!("spec.initContainers[{index}]"), &mut refuse);
+    }
+    for (index, container) in spec.containers.iter().enumerate() {
+        container_references(container, &format!("spec.containers[{index}]"), &mut refuse);
+    }
+    for (index, volume) in spec.volumes.iter().flatten().enumerate() {
+        volume_references(volume, &format!("spec.volumes[{index}]"), &mut refuse);
+    }
+}
+
+fn container_references(container: &Container, path: &str, refuse: &mut impl FnMut(String, &str)) {
+    for (index, source) in container.env_from.iter().flatten().enumerate() {
+        if source.config_map_ref.is_some() {
+            refuse(format!("{path}.envFrom[{index}].configMapRef"), "configmaps");
+        }
+        if source.secret_ref.is_some() {
+            refuse(format!("{path}.envFrom[{index}].secretRef"), "secrets");
+        }
+    }
+    for (index, variable) in container.env.iter().flatten().enumerate() {
+        let Some(source) = &variable.value_from else { continue };
+        if source.config_map_key_ref.is_some() {
+            refuse(format!("{path}.env[{index}].valueFrom.configMapKeyRef"), "configmaps");
+        }
+        if source.secret_key_ref.is_some() {
+            refuse(format!("{path}.env[{index}].valueFrom.secretKeyRef"), "secrets");
+        }
+    }
+}
+
+fn volume_references(volume: &Volume, path: &str, refuse: &mut impl FnMut(String, &str)) {
+    let sources = [
+        (volume.config_map.is_some(), "configMap", "configmaps (via configmap volumes)"),
+        (volume.secret.is_some(), "secret", "secrets (via secret volumes)"),
+        (volume.csi.is_some(), "csi", "csidrivers (via CSI volumes)"),
+        (volume.glusterfs.is_some(), "glusterfs", "endpoints (via glusterFS volumes)"),
+        (volume.persistent_volume_claim.is_some(), "persistentVolumeClaim", "persistentvolumeclaims"),
+        (volume.ephemeral.is_some(), "ephemeral", "persistentvolumeclaims (via ephemeral volumes)"),
+        (volume.azure_file.is_some(), "azureFile", "secrets (via azureFile volumes)"),
+    ];
+    for (present, name, what) in sources {
+        if present {
+            refuse(format!("{path}.{name}"), what);
+        }
+    }
+    let projections = volume.projected.iter().flat_map(|projected| &projected.sources).flatten();
+    for (index, source) in projections.enumerate() {
+        let sources = [
+            (source.config_map.is_some(), "configMap", "configmaps (via projected volumes)"),
+            (source.secret.is_some(), "secret", "secrets (via projected volumes)"),
+            (
+                source.service_account_token.is_some(),
+                "serviceAccountToken",
+                "serviceaccounts (via projected volumes)",
+            ),
+            (source.cluster_trust_bundle.is_some(), "clusterTrustBundle", "clustertrustbundles"),
+            (source.pod_certificate.is_some(), "podCertificate", "podcertificates"),
+        ];
+        for (present, name, what) in sources {
+            if present {
+                refuse(format!("{path}.projected.sources[{index}].{name}"), what);
+            }
+        }
+    }
+}
