@@ -1,4 +1,5 @@
-//! What a pod is: ids, decoding, defaults, validation, hashes. Pure: no I/O, no clock, no logging.
+//! What a pod is: ids, decoding, defaults, validation, hashes,
+//! environment. Pure: no I/O, no clock, no logging.
 
 pub mod decode;
 pub mod defaults;
@@ -23,6 +24,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::PodSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+pub use decode::{Decoded, Origin, decode_manifest};
+pub use finding::{Finding, Refusal};
 pub use id::{ConfigHash, ContainerId, PodName, PodUid, SandboxId, Source};
 
 /// A pod that this node wants: whole, valid, with its static identity and its defaults.

@@ -24,6 +24,9 @@ const MAX_OPEN_BRACKETS: usize = 4096;
 const MAX_GROWTH: usize = 10;
 const FREE_GROWTH: usize = 1 << 20;
 
+/// More doubled keys than these are not noted.
+const MAX_DUPLICATES: usize = 100;
+
 /// One document of a text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Document {
@@ -121,6 +124,9 @@ impl Reader<'_> {
         // Before a plain scalar on its line, a tag and an anchor may stand, in either order.
         let line = before.rsplit('\n').next().unwrap_or_default();
         for word in line.split_whitespace().rev() {
+            if word.ends_with([',', ':', '[', '{']) {
+                break; // The end of what stands before, whatever it began with.
+            }
             if word == "!!binary" {
                 return Style::Binary;
             }
@@ -257,7 +263,7 @@ impl<'de> Visitor<'de> for Node<'_> {
             if map.contains_key(&name) {
                 let duplicate = path.to_string();
                 let mut duplicates = self.reader.duplicates.borrow_mut();
-                if !duplicates.contains(&duplicate) {
+                if duplicates.len() < MAX_DUPLICATES && !duplicates.contains(&duplicate) {
                     duplicates.push(duplicate);
                 }
             }

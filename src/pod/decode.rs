@@ -20,6 +20,9 @@ use crate::yaml::{Document, parse_documents};
 /// The largest manifest, as in kubelet.
 pub const MAX_MANIFEST: usize = 10 << 20;
 
+/// More problems than these are not looked at: nobody reads them, and sorting them takes time.
+const MAX_PROBLEMS: usize = 100;
+
 /// Where a manifest was found, by whom and when.
 #[derive(Debug, Clone, Copy)]
 pub struct Origin<'a> {
@@ -185,6 +188,9 @@ fn one_per_field(problems: Vec<Finding>) -> Vec<Finding> {
     };
     let mut kept = Vec::new();
     for problem in problems {
+        if kept.len() == MAX_PROBLEMS {
+            break;
+        }
         let known = seen.iter().any(|other| below(&problem.field, other) || below(other, &problem.field));
         if !known {
             seen.insert(problem.field.clone());

@@ -110,6 +110,11 @@ fn plain_scalars_are_seen_as_plain_everywhere() {
         ("a: &m '0644'\nb: *m", json!({"a": "0644", "b": "0644"})),
         ("a: !!str 1\nb: 0644", json!({"a": "1", "b": 420})),
         ("a: !!int 0x10", json!({"a": 16})),
+        ("a !b: 0644", json!({"a !b": 420})),
+        ("'a !b': 0644", json!({"a !b": 420})),
+        ("{\"a !b\":0644}", json!({"a !b": 420})),
+        ("[a !b, 0644]", json!(["a !b", 420])),
+        ("[\"a !b\",0644]", json!(["a !b", 420])),
         ("k: 0644 # 'octal'", json!({"k": 420})),
     ];
     for (text, want) in table {

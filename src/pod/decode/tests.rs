@@ -198,6 +198,14 @@ fn all_problems_are_told_once() {
 }
 
 #[test]
+fn a_large_bad_manifest_is_refused_soon() {
+    let containers = "  - {name: C, name: C, image: '', x: 1}\n".repeat(20_000);
+    let text =
+        format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: web}}\nspec:\n  containers:\n{containers}");
+    assert!(refused(&text).ends_with("; and 90 more"));
+}
+
+#[test]
 fn exported_pods_are_fine() {
     let text = POD.replace("{name: web}", "{name: web, creationTimestamp: null}");
     assert_eq!(warned(&format!("{text}status: {{}}\n")), Vec::<String>::new());
