@@ -75,7 +75,10 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
         };
         executor.spawn(run_dir(source, inbox.clone())).detach();
     }
-    executor.spawn(run_pleg(runtime.cri.clone(), inbox.clone(), config.sync_frequency)).detach();
+    let endpoint = config.runtime_endpoint.clone();
+    let pleg =
+        run_pleg(runtime.cri.clone(), endpoint, executor.clone(), inbox.clone(), config.sync_frequency);
+    executor.spawn(pleg).detach();
     executor.spawn(run_housekeeping(runtime.clone(), view.clone())).detach();
 
     let health = ping(inbox.clone());
@@ -85,7 +88,8 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
     ];
     for (port, address) in ports {
         if let Some(address) = address {
-            let endpoints = Endpoints { port, view: view.clone(), health: health.clone(), metrics: metrics.clone() };
+            let endpoints =
+                Endpoints { port, view: view.clone(), health: health.clone(), metrics: metrics.clone() };
             executor.spawn(serve(address, endpoints)).detach();
         }
     }
@@ -105,13 +109,19 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
     Ok(())
 }
 
-fn runtime(config: &Config, metrics: Arc<Metrics>, executor: Arc<Executor<'static>>) -> Result<Runtime, AgentError> {
+fn runtime(
+    config: &Config,
+    metrics: Arc<Metrics>,
+    executor: Arc<Executor<'static>>,
+) -> Result<Runtime, AgentError> {
     let handle = spawn_tokio_thread().map_err(AgentError::Thread)?;
-    let (endpoint, image): (Endpoint, Endpoint) = (config.runtime_endpoint.parse()?, config.image_endpoint.parse()?);
+    let (endpoint, image): (Endpoint, Endpoint) =
+        (config.runtime_endpoint.parse()?, config.image_endpoint.parse()?);
     info!(%endpoint, "container runtime");
     let timeouts = Timeouts { request: config.runtime_request_timeout, ..Timeouts::default() };
     let counts = metrics.clone();
-    let observer = Arc::new(move |op, took, failed: Option<_>| counts.observe_operation(op, took, failed.is_some()));
+    let observer =
+        Arc::new(move |op, took, failed: Option<_>| counts.observe_operation(op, took, failed.is_some()));
     Ok(Runtime {
         cri: CriClient::new(&handle, &endpoint, &image, timeouts, observer)?,
         dirs: Dirs::new(config.root_dir.clone(), config.pod_logs_dir.clone()),

@@ -55,16 +55,23 @@ async fn clean(runtime: &Arc<Runtime>, view: &Published) -> bool {
     }
     alive.extend(now.pods.values().map(|p| p.pod.uid.clone()));
 
-    let pods = pod_dirs.into_iter().filter(|name| is_orphan_dir(name, &alive)).map(|name| runtime.dirs.pods().join(name));
-    let logs =
-        log_dirs.into_iter().filter(|name| is_orphan_log_dir(name, &alive)).map(|name| runtime.dirs.pod_logs().join(name));
+    let pods = pod_dirs
+        .into_iter()
+        .filter(|name| is_orphan_dir(name, &alive))
+        .map(|name| runtime.dirs.pods().join(name));
+    let logs = log_dirs
+        .into_iter()
+        .filter(|name| is_orphan_log_dir(name, &alive))
+        .map(|name| runtime.dirs.pod_logs().join(name));
     let orphans: Vec<_> = pods.chain(logs).collect();
     let links = runtime.dirs.log_links();
     smol::unblock(move || {
         for dir in orphans {
             match remove_tree(&dir) {
                 Ok(()) => info!(dir = %dir.display(), "removed what a pod left behind"),
-                Err(error) => warn!(dir = %dir.display(), error = chain(&error), "cannot remove what a pod left behind"),
+                Err(error) => {
+                    warn!(dir = %dir.display(), error = chain(&error), "cannot remove what a pod left behind")
+                }
             }
         }
         for name in names(&links) {

@@ -6,21 +6,34 @@
 pub mod diff;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_channel::Sender;
 use futures_lite::future;
-use smol::Timer;
+use smol::{Executor, Timer};
 use tracing::{info, warn};
 
 use crate::cri::proto::{ContainerState, PodSandboxState};
 use crate::cri::{CriClient, CriError, ErrorClass};
-use crate::pod::{ContainerId, Source, keys};
+use crate::pod::{ContainerId, SandboxId, Source, keys};
 use crate::sync_loop::Event;
 use diff::{Listed, NodeList, Seen};
 
 /// How often the node is listed where there is no event stream.
 const FAST_RELIST: Duration = Duration::from_secs(1);
+/// How long to wait between looks for an exit that the runtime does not show yet; the relist is behind it.
+const LAG: [Duration; 9] = [
+    Duration::from_millis(2),
+    Duration::from_millis(5),
+    Duration::from_millis(10),
+    Duration::from_millis(20),
+    Duration::from_millis(50),
+    Duration::from_millis(100),
+    Duration::from_millis(200),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+];
 /// How soon a runtime that is away is tried again.
 const RETRY: Duration = Duration::from_millis(500);
 
@@ -36,8 +49,14 @@ pub enum PlegEvent {
 }
 
 /// Watches the runtime until the inbox is closed. `relist` is the period of the slow relist.
-pub async fn run_pleg(cri: CriClient, inbox: Sender<Event>, relist: Duration) {
-    let mut watch = Watch { cri, inbox, period: relist, has_events: true, was_up: None };
+pub async fn run_pleg(
+    cri: CriClient,
+    endpoint: String,
+    executor: Arc<Executor<'static>>,
+    inbox: Sender<Event>,
+    relist: Duration,
+) {
+    let mut watch = Watch { cri, endpoint, inbox, executor, period: relist, has_events: true, was_up: None };
     while !watch.inbox.is_closed() {
         let error = watch.follow().await;
         match error.class {
@@ -56,7 +75,9 @@ pub async fn run_pleg(cri: CriClient, inbox: Sender<Event>, relist: Duration) {
 
 struct Watch {
     cri: CriClient,
+    endpoint: String,
     inbox: Sender<Event>,
+    executor: Arc<Executor<'static>>,
     period: Duration,
     has_events: bool,
     was_up: Option<bool>,
@@ -66,11 +87,12 @@ impl Watch {
     /// Passes on exits and lists until one of them fails.
     async fn follow(&mut self) -> CriError {
         let (cri, inbox, has_events) = (self.cri.clone(), self.inbox.clone(), self.has_events);
+        let executor = self.executor.clone();
         let exits = async {
             let mut stream = cri.subscribe_task_exits();
             while has_events {
                 match stream.next().await {
-                    Ok(Some(id)) => send(&inbox, PlegEvent::Exited(id)).await,
+                    Ok(Some(id)) => executor.spawn(pass_on(cri.clone(), inbox.clone(), id)).detach(),
                     Ok(None) => break,
                     Err(error) => return error,
                 }
@@ -82,6 +104,8 @@ impl Watch {
     }
 
     async fn list_again_and_again(&mut self) -> CriError {
+        // An exit just before the subscription may not be in the first list yet: close together at first.
+        let mut wait = FAST_RELIST.min(self.period);
         loop {
             match list_node(&self.cri).await {
                 Ok(list) => {
@@ -93,7 +117,8 @@ impl Watch {
                 }
                 Err(error) => return error,
             }
-            Timer::after(self.period).await;
+            Timer::after(wait).await;
+            wait = wait.saturating_mul(4).min(self.period);
         }
     }
 
@@ -101,9 +126,33 @@ impl Watch {
     async fn report_down(&mut self, error: &CriError) {
         if self.was_up != Some(false) {
             self.was_up = Some(false);
-            warn!(%error, "container runtime is not available; waiting for it");
+            warn!(endpoint = self.endpoint, %error, "container runtime is not available; waiting for it");
             send(&self.inbox, PlegEvent::Down(error.to_string())).await;
         }
+    }
+}
+
+/// Passes an exit on, once the runtime's own answers show it: containerd tells its CRI service and us at the same
+/// moment, and we may be faster.
+async fn pass_on(cri: CriClient, inbox: Sender<Event>, id: ContainerId) {
+    for wait in LAG {
+        if !runs(&cri, &id).await {
+            break;
+        }
+        Timer::after(wait).await;
+    }
+    send(&inbox, PlegEvent::Exited(id)).await;
+}
+
+/// The runtime still says that this container, or sandbox, runs.
+async fn runs(cri: &CriClient, id: &ContainerId) -> bool {
+    match cri.container_status(id).await {
+        Ok(status) => status.state == ContainerState::ContainerRunning as i32,
+        Err(error) if error.class == ErrorClass::NotFound => {
+            let sandbox = cri.pod_sandbox_status(&SandboxId(id.0.clone())).await;
+            sandbox.is_ok_and(|status| status.state == PodSandboxState::SandboxReady as i32)
+        }
+        Err(_) => false,
     }
 }
 
@@ -120,14 +169,16 @@ async fn list_node(cri: &CriClient) -> Result<NodeList, CriError> {
     for sandbox in sandboxes {
         let Some(name) = keys::pod_name(&sandbox.labels) else { continue };
         let listed = list.entry(name).or_default();
-        listed.source = sandbox.annotations.get(keys::CONFIG_SOURCE).and_then(|text| Source::from_annotation(text));
+        listed.source =
+            sandbox.annotations.get(keys::CONFIG_SOURCE).and_then(|text| Source::from_annotation(text));
         listed.seen.insert(sandbox.id, Seen::alive_if(sandbox.state == PodSandboxState::SandboxReady as i32));
     }
     for container in containers {
         let Some(name) = keys::pod_name(&container.labels) else { continue };
         let listed: &mut Listed = list.entry(name).or_default();
-        listed.seen.insert(container.id, Seen::alive_if(container.state == ContainerState::ContainerRunning as i32));
+        listed
+            .seen
+            .insert(container.id, Seen::alive_if(container.state == ContainerState::ContainerRunning as i32));
     }
     Ok(list)
 }
-

@@ -15,9 +15,9 @@ pub mod keys;
 pub mod qos;
 pub mod quantity;
 pub mod status;
-pub mod validate;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod validate;
 
 use std::collections::BTreeMap;
 

@@ -159,8 +159,12 @@ impl Worker {
             (Step::RemoveContainer(container), _) => runtime.remove_container(&self.name, container).await,
             (Step::RemoveInstance(uid), _) => runtime.remove_instance(&self.name, uid).await,
             (Step::RemoveSandbox(id), _) => runtime.cri.remove_pod_sandbox(id).await.map_err(StepError::from),
-            (Step::CreateSandbox { attempt }, Want::Run(pod)) => return self.create_sandbox(pod, *attempt).await,
-            (Step::StartContainer(start), Want::Run(pod)) => return self.start(pod, start, want, observed).await,
+            (Step::CreateSandbox { attempt }, Want::Run(pod)) => {
+                return self.create_sandbox(pod, *attempt).await;
+            }
+            (Step::StartContainer(start), Want::Run(pod)) => {
+                return self.start(pod, start, want, observed).await;
+            }
             // A plan to stop starts nothing.
             (Step::CreateSandbox { .. } | Step::StartContainer(_), Want::Stop) => Ok(()),
         };
@@ -180,17 +184,26 @@ impl Worker {
             Err(StartError::Refused { backoff, waiting }) => {
                 warn!(pod = %self.name, reason = waiting.reason, message = waiting.message, "cannot create the sandbox");
                 self.context.runtime.metrics.pod_start_failed();
-                let failure = Failure::after(self.history.sandbox.as_ref(), Timestamp::now(), backoff, waiting);
+                let failure =
+                    Failure::after(self.history.sandbox.as_ref(), Timestamp::now(), backoff, waiting);
                 self.history.sandbox = Some(failure);
                 Err(Next::Again)
             }
         }
     }
 
-    async fn start(&mut self, pod: &Arc<Pod>, start: &StartContainer, want: &Want, observed: &Observed) -> Result<(), Next> {
+    async fn start(
+        &mut self,
+        pod: &Arc<Pod>,
+        start: &StartContainer,
+        want: &Want,
+        observed: &Observed,
+    ) -> Result<(), Next> {
         let runtime = self.context.runtime.clone();
         let name = pod.spec.containers[start.index].name.clone();
-        let Some(sandbox) = observed.sandboxes.iter().find(|s| s.id == start.sandbox) else { return Err(Next::Again) };
+        let Some(sandbox) = observed.sandboxes.iter().find(|s| s.id == start.sandbox) else {
+            return Err(Next::Again);
+        };
         let create = async { Some(runtime.create_container(pod, start, sandbox).await) };
         // A pull may take very long; a newer wish need not wait for it.
         let interrupt = async {
@@ -268,7 +281,8 @@ impl Worker {
             (Want::Run(pod), Some(status)) => Some((pod.uid.clone(), status.clone())),
             _ => None,
         };
-        self.send(Report::Synced { pod: self.name.clone(), status, seen: fingerprint(observed), running }).await;
+        self.send(Report::Synced { pod: self.name.clone(), status, seen: fingerprint(observed), running })
+            .await;
     }
 
     async fn send(&self, report: Report) {

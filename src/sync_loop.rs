@@ -213,7 +213,9 @@ impl SyncLoop {
             .filter(|(name, listed)| {
                 !self.workers.contains_key(name)
                     && self.pods.get(name).is_none()
-                    && listed.source.is_some_and(|source| source != Source::Api && self.config.is_settled(source))
+                    && listed
+                        .source
+                        .is_some_and(|source| source != Source::Api && self.config.is_settled(source))
             })
             .map(|(name, _)| name.clone())
             .collect();

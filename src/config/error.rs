@@ -56,7 +56,7 @@ pub enum ConfigError {
         problem: String,
     },
     /// A file that holds something other than a KubeletConfiguration of the version we read.
-    #[error("{}: {field} is {found}, it must be {expected}", path.display())]
+    #[error("{}: not a KubeletConfiguration: {field} is {found}, it must be {expected}", path.display())]
     WrongType {
         /// The file.
         path: PathBuf,

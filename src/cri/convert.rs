@@ -7,8 +7,8 @@ use k8s_openapi::api::core::v1::{Container, ContainerPort, PodSpec};
 use super::proto::{
     ContainerConfig, ContainerMetadata, DnsConfig, ImageSpec, KeyValue, LinuxContainerConfig,
     LinuxContainerSecurityContext, LinuxPodSandboxConfig, LinuxSandboxSecurityContext, Mount, NamespaceMode,
-    NamespaceOption, PodSandboxConfig, PodSandboxMetadata, PortMapping, Protocol, SecurityProfile, UserNamespace,
-    security_profile::ProfileType,
+    NamespaceOption, PodSandboxConfig, PodSandboxMetadata, PortMapping, Protocol, SecurityProfile,
+    UserNamespace, security_profile::ProfileType,
 };
 use crate::pod::dns::Dns;
 use crate::pod::{Pod, hostname, keys};
@@ -126,7 +126,12 @@ fn pod_labels(pod: &Pod) -> BTreeMap<String, String> {
     ])
 }
 
-fn container_annotations(pod: &Pod, container: &Container, attempt: u32, crashes: u32) -> BTreeMap<String, String> {
+fn container_annotations(
+    pod: &Pod,
+    container: &Container,
+    attempt: u32,
+    crashes: u32,
+) -> BTreeMap<String, String> {
     let mut annotations = BTreeMap::new();
     let mut put = |key: &str, value: String| annotations.insert(key.to_owned(), value);
     put(keys::CONTAINER_HASH, pod.container_hashes.get(&container.name).cloned().unwrap_or_default());
@@ -187,7 +192,8 @@ fn port_mappings(spec: &PodSpec) -> Vec<PortMapping> {
 }
 
 fn namespaces(spec: &PodSpec) -> NamespaceOption {
-    let node_if = |host: Option<bool>| if host == Some(true) { NamespaceMode::Node } else { NamespaceMode::Pod };
+    let node_if =
+        |host: Option<bool>| if host == Some(true) { NamespaceMode::Node } else { NamespaceMode::Pod };
     let pid = match (spec.host_pid, spec.share_process_namespace) {
         (Some(true), _) => NamespaceMode::Node,
         (_, Some(true)) => NamespaceMode::Pod,

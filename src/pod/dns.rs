@@ -30,7 +30,9 @@ pub fn parse_resolv_conf(text: &str) -> Dns {
         match words.next() {
             Some("nameserver") => dns.servers.extend(words.next().map(str::to_owned)),
             // The last one of these lines counts.
-            Some("search" | "domain") => dns.searches = words.filter(|w| *w != ".").map(str::to_owned).collect(),
+            Some("search" | "domain") => {
+                dns.searches = words.filter(|w| *w != ".").map(str::to_owned).collect()
+            }
             Some("options") => dns.options = words.map(str::to_owned).collect(),
             _ => {}
         }
@@ -114,7 +116,11 @@ mod tests {
             let cluster = if has_cluster { cluster.clone() } else { ClusterDns::default() };
             let dns = pod_dns(&spec, "default", &cluster, host.clone());
             let line = [dns.servers.join(" "), dns.searches.join(" "), dns.options.join(" ")].join(" | ");
-            assert_eq!([line.as_str()], expect, "{policy}, hostNetwork {host_network}, clusterDNS {has_cluster}");
+            assert_eq!(
+                [line.as_str()],
+                expect,
+                "{policy}, hostNetwork {host_network}, clusterDNS {has_cluster}"
+            );
         }
     }
 
@@ -125,12 +131,19 @@ mod tests {
             dns_config: Some(PodDNSConfig {
                 nameservers: Some(vec!["9.9.9.9".into()]),
                 searches: Some(vec!["a.b".into()]),
-                options: Some(vec![PodDNSConfigOption { name: Some("ndots".into()), value: Some("2".into()) }]),
+                options: Some(vec![PodDNSConfigOption {
+                    name: Some("ndots".into()),
+                    value: Some("2".into()),
+                }]),
             }),
             ..PodSpec::default()
         };
         let dns = pod_dns(&spec, "edge", &ClusterDns::default(), Dns::default());
-        let expect = Dns { servers: vec!["9.9.9.9".into()], searches: vec!["a.b".into()], options: vec!["ndots:2".into()] };
+        let expect = Dns {
+            servers: vec!["9.9.9.9".into()],
+            searches: vec!["a.b".into()],
+            options: vec!["ndots:2".into()],
+        };
         assert_eq!(dns, expect);
 
         let spec = PodSpec { dns_policy: Some("Default".into()), ..spec };

@@ -37,7 +37,8 @@ mod tests {
     #[test]
     fn names_the_pod_and_its_aliases() {
         let mut pod = pod("web-node1", "u");
-        let aliases = HostAlias { ip: "1.2.3.4".into(), hostnames: Some(vec!["db.local".into(), "db".into()]) };
+        let aliases =
+            HostAlias { ip: "1.2.3.4".into(), hostnames: Some(vec!["db.local".into(), "db".into()]) };
         pod.spec.host_aliases = Some(vec![aliases]);
         let text = hosts_file(&pod, &["10.88.0.4".into()], "ignored");
         assert!(text.contains("\n10.88.0.4\tweb-node1\n"), "{text}");

@@ -14,15 +14,7 @@ use sha2::{Digest, Sha256};
 
 use super::decode::Origin;
 use super::id::{ConfigHash, PodName, PodUid, Source};
-
-/// Where the pod came from: `file`, `http` or `api`.
-pub const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
-/// The hash of the manifest as written.
-pub const CONFIG_HASH: &str = "kubernetes.io/config.hash";
-/// When the manifest was read.
-pub const CONFIG_SEEN: &str = "kubernetes.io/config.seen";
-/// What marks a mirror pod on an API server; no static pod may bear it.
-pub const CONFIG_MIRROR: &str = "kubernetes.io/config.mirror";
+use super::keys::{CONFIG_HASH, CONFIG_SEEN, CONFIG_SOURCE};
 
 const POD_VERSION: &str = "rkubelet-pod-v1";
 const CONTAINER_VERSION: &str = "rkubelet-container-v1";

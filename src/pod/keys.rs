@@ -19,6 +19,8 @@ pub const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
 pub const CONFIG_HASH: &str = "kubernetes.io/config.hash";
 /// Annotation of a pod: when its manifest was first seen.
 pub const CONFIG_SEEN: &str = "kubernetes.io/config.seen";
+/// Annotation of a mirror pod on an API server; no static pod may bear it.
+pub const CONFIG_MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// Annotation of a container: the hash of its specification.
 pub const CONTAINER_HASH: &str = "io.kubernetes.container.hash";

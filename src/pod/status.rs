@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    ContainerState as ApiState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
-    HostIP, PodCondition, PodIP, PodStatus,
+    ContainerState as ApiState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
+    ContainerStatus, HostIP, PodCondition, PodIP, PodStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -22,18 +22,27 @@ pub fn pod_status(
     node_ips: &[String],
     now: Timestamp,
 ) -> PodStatus {
-    let sandbox = observed.newest_sandbox(&pod.uid).filter(|s| s.hash.as_ref().is_none_or(|hash| *hash == pod.hash));
+    let sandbox =
+        observed.newest_sandbox(&pod.uid).filter(|s| s.hash.as_ref().is_none_or(|hash| *hash == pod.hash));
     let containers: Vec<_> = pod
         .spec
         .containers
         .iter()
-        .map(|spec| container_status(&spec.name, spec.image.as_deref(), &observed.containers_of(&pod.uid, &spec.name), plan))
+        .map(|spec| {
+            container_status(
+                &spec.name,
+                spec.image.as_deref(),
+                &observed.containers_of(&pod.uid, &spec.name),
+                plan,
+            )
+        })
         .collect();
     let phase = phase(pod.spec.restart_policy.as_deref(), &containers);
     let ips = pod_ips(pod, sandbox, node_ips);
     let first_made = observed.sandboxes.iter().filter(|s| s.uid == pod.uid).map(|s| s.created_at).min();
-    let start_time =
-        previous.and_then(|p| p.start_time.clone()).unwrap_or_else(|| time(first_made.unwrap_or(now).min(now)));
+    let start_time = previous
+        .and_then(|p| p.start_time.clone())
+        .unwrap_or_else(|| time(first_made.unwrap_or(now).min(now)));
     PodStatus {
         conditions: Some(conditions(sandbox, phase, &containers, previous, now)),
         container_statuses: Some(containers),
@@ -164,7 +173,8 @@ fn condition(
     now: Timestamp,
 ) -> PodCondition {
     let status = if outcome.is_ok() { "True" } else { "False" };
-    let before = previous.and_then(|p| p.conditions.as_ref()).and_then(|all| all.iter().find(|c| c.type_ == kind));
+    let before =
+        previous.and_then(|p| p.conditions.as_ref()).and_then(|all| all.iter().find(|c| c.type_ == kind));
     let since = before.filter(|c| c.status == status).and_then(|c| c.last_transition_time.clone());
     let (reason, message) = outcome.err().map_or((None, None), |(reason, message)| (Some(reason), message));
     PodCondition {

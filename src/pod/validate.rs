@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::PodSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::finding::Finding;
-use super::identity::CONFIG_MIRROR;
+use super::keys::CONFIG_MIRROR;
 use findings::Findings;
 
 const MAX_ANNOTATIONS: usize = 256 * 1024;

@@ -71,7 +71,10 @@ mod tests {
     fn as_kubelet_lays_them_out() {
         let dirs = Dirs::new("/var/lib/kubelet".into(), "/var/log/pods".into());
         let (name, uid) = (PodName::new("default", "simple-node1"), PodUid::from("UID"));
-        assert_eq!(dirs.log(&name, &uid, "web", 0), Path::new("/var/log/pods/default_simple-node1_UID/web/0.log"));
+        assert_eq!(
+            dirs.log(&name, &uid, "web", 0),
+            Path::new("/var/log/pods/default_simple-node1_UID/web/0.log")
+        );
         assert_eq!(
             dirs.log_link(&name, "web", &ContainerId::from("ID")),
             Path::new("/var/log/containers/simple-node1_default_web-ID.log")

@@ -87,7 +87,11 @@ impl Runtime {
     ///
     /// # Errors
     /// When the runtime refuses, or the log cannot be removed.
-    pub async fn remove_container(&self, name: &PodName, container: &RemoveContainer) -> Result<(), StepError> {
+    pub async fn remove_container(
+        &self,
+        name: &PodName,
+        container: &RemoveContainer,
+    ) -> Result<(), StepError> {
         self.cri.remove_container(&container.id).await?;
         let log = self.dirs.log(name, &container.uid, &container.name, container.attempt);
         let link = self.dirs.log_link(name, &container.name, &container.id);
@@ -121,7 +125,8 @@ impl Runtime {
             logs::make_dir(&log_dir, 0o755)
         });
         made.await.map_err(|error| StartError::step(REASON, &error))?;
-        let config = self.sandbox_config(pod, attempt).await.map_err(|error| StartError::step(REASON, &error))?;
+        let config =
+            self.sandbox_config(pod, attempt).await.map_err(|error| StartError::step(REASON, &error))?;
         self.cri.run_pod_sandbox(config, "").await.map_err(|error| StartError::cri(REASON, error))
     }
 
@@ -137,13 +142,18 @@ impl Runtime {
     ) -> Result<ContainerId, StartError> {
         const REASON: &str = "CreateContainerConfigError";
         let container = &pod.spec.containers[start.index];
-        let sandbox_config =
-            self.sandbox_config(pod, sandbox.attempt).await.map_err(|error| StartError::step(REASON, &error))?;
+        let sandbox_config = self
+            .sandbox_config(pod, sandbox.attempt)
+            .await
+            .map_err(|error| StartError::step(REASON, &error))?;
         let image = container.image.as_deref().unwrap_or_default();
         let image_ref =
             self.ensure_image(image, container.image_pull_policy.as_deref(), sandbox_config.clone()).await?;
 
-        let mounts = self.prepare_mounts(pod, start, sandbox).await.map_err(|error| StartError::step(REASON, &error))?;
+        let mounts = self
+            .prepare_mounts(pod, start, sandbox)
+            .await
+            .map_err(|error| StartError::step(REASON, &error))?;
         let pod_ips = if pod.spec.host_network == Some(true) { &self.node_ips } else { &sandbox.ips };
         let env = env::container_env(container, |path| resolve_field(pod, path, &self.node_ips, pod_ips))
             .map_err(|finding| StartError::refused(REASON, finding.to_string()))?;
@@ -170,7 +180,12 @@ impl Runtime {
     ///
     /// # Errors
     /// When the runtime refuses.
-    pub async fn start_container(&self, pod: &Pod, start: &StartContainer, id: &ContainerId) -> Result<(), StartError> {
+    pub async fn start_container(
+        &self,
+        pod: &Pod,
+        start: &StartContainer,
+        id: &ContainerId,
+    ) -> Result<(), StartError> {
         self.cri.start_container(id).await.map_err(|error| StartError::cri("RunContainerError", error))?;
         let container = &pod.spec.containers[start.index].name;
         let log = self.dirs.log(&pod.name, &pod.uid, container, start.attempt);
@@ -184,10 +199,14 @@ impl Runtime {
 
     async fn sandbox_config(&self, pod: &Pod, attempt: u32) -> Result<PodSandboxConfig, StepError> {
         let node = match self.resolv_conf.clone() {
-            Some(path) => smol::unblock(move || fs::read_to_string(&path).map_err(logs::on("cannot read", &path))).await?,
+            Some(path) => {
+                smol::unblock(move || fs::read_to_string(&path).map_err(logs::on("cannot read", &path)))
+                    .await?
+            }
             None => String::new(),
         };
-        let dns = dns::pod_dns(&pod.spec, &pod.name.namespace, &self.cluster_dns, dns::parse_resolv_conf(&node));
+        let dns =
+            dns::pod_dns(&pod.spec, &pod.name.namespace, &self.cluster_dns, dns::parse_resolv_conf(&node));
         let log_dir = self.dirs.logs(&pod.name, &pod.uid);
         Ok(convert::sandbox_config(pod, attempt, &log_dir.to_string_lossy(), dns))
     }
@@ -204,7 +223,8 @@ impl Runtime {
         let mut mounts: Vec<_> = volumes.iter().map(volume::Prepared::mount).collect();
         let log_dir = self.dirs.logs(&pod.name, &pod.uid).join(&container.name);
         // A container that brings its own keeps it.
-        let hosts = (!mounts.iter().any(|m| m.container_path == ETC_HOSTS)).then(|| self.dirs.etc_hosts(&pod.uid));
+        let hosts =
+            (!mounts.iter().any(|m| m.container_path == ETC_HOSTS)).then(|| self.dirs.etc_hosts(&pod.uid));
         let (pod_ips, with_host) = (sandbox.ips.clone(), pod.spec.host_network == Some(true));
         if let Some(path) = &hosts {
             mounts.push(Mount {
@@ -217,7 +237,11 @@ impl Runtime {
             logs::make_dir(&log_dir, 0o755)?;
             volumes.iter().try_for_each(volume::Prepared::apply)?;
             let of_node = Path::new(ETC_HOSTS);
-            Ok::<_, StepError>(if with_host { fs::read_to_string(of_node).map_err(logs::on("cannot read", of_node))? } else { String::new() })
+            Ok::<_, StepError>(if with_host {
+                fs::read_to_string(of_node).map_err(logs::on("cannot read", of_node))?
+            } else {
+                String::new()
+            })
         })
         .await?;
         if let Some(path) = hosts {

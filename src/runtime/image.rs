@@ -37,7 +37,11 @@ impl Runtime {
     ) -> Result<String, StartError> {
         let found = match policy {
             Some("Always") => None,
-            _ => self.cri.image_status(image).await.map_err(|error| StartError::cri("ImageInspectError", error))?,
+            _ => self
+                .cri
+                .image_status(image)
+                .await
+                .map_err(|error| StartError::cri("ImageInspectError", error))?,
         };
         match (choose(policy, found.is_some()), found) {
             (Choice::Use, Some(found)) => Ok(found.id),
@@ -56,7 +60,10 @@ impl Runtime {
                         backoff: Backoff::PULL,
                         waiting: Waiting {
                             reason: "ImagePullBackOff".into(),
-                            message: format!("Back-off pulling image \"{image}\": ErrImagePull: {}", error.message),
+                            message: format!(
+                                "Back-off pulling image \"{image}\": ErrImagePull: {}",
+                                error.message
+                            ),
                         },
                     },
                 })

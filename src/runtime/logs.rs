@@ -31,7 +31,9 @@ pub(super) fn link_log(link: &Path, log: &Path) -> Result<(), StepError> {
 
 /// Removes a log with its rotated parts, and its link.
 pub(super) fn remove_log(log: &Path, link: &Path) -> Result<(), StepError> {
-    let (Some(dir), Some(name)) = (log.parent(), log.file_name().and_then(|n| n.to_str())) else { return Ok(()) };
+    let (Some(dir), Some(name)) = (log.parent(), log.file_name().and_then(|n| n.to_str())) else {
+        return Ok(());
+    };
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == ErrorKind::NotFound => None,
         entries => Some(entries.map_err(on("cannot read", dir))?),
@@ -54,7 +56,8 @@ pub(crate) fn remove_file(path: &Path) -> Result<(), StepError> {
 
 /// Removes a directory with all that is in it, unless something is mounted there.
 pub(crate) fn remove_tree(dir: &Path) -> Result<(), StepError> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").map_err(on("cannot read", Path::new("/proc/self/mountinfo")))?;
+    let mounts = fs::read_to_string("/proc/self/mountinfo")
+        .map_err(on("cannot read", Path::new("/proc/self/mountinfo")))?;
     if let Some(mount) = mount_under(&mounts, dir) {
         return Err(StepError::Mounted { mount, dir: dir.to_owned() });
     }
@@ -67,7 +70,11 @@ pub(crate) fn remove_tree(dir: &Path) -> Result<(), StepError> {
 /// The first mount point at or under a directory.
 fn mount_under(mountinfo: &str, dir: &Path) -> Option<PathBuf> {
     // The fifth field; spaces and such are written as octal escapes, and no path of ours has any.
-    mountinfo.lines().filter_map(|line| line.split(' ').nth(4)).map(PathBuf::from).find(|mount| mount.starts_with(dir))
+    mountinfo
+        .lines()
+        .filter_map(|line| line.split(' ').nth(4))
+        .map(PathBuf::from)
+        .find(|mount| mount.starts_with(dir))
 }
 
 /// Names what failed.
@@ -83,7 +90,10 @@ mod tests {
     #[test]
     fn mounts_under_a_directory_are_found() {
         let info = "25 1 8:1 / / rw - ext4 /dev/sda1 rw\n36 25 0:31 / /var/lib/kubelet/pods/a/volumes/x rw - tmpfs tmpfs rw\n";
-        assert_eq!(mount_under(info, Path::new("/var/lib/kubelet/pods/a")), Some("/var/lib/kubelet/pods/a/volumes/x".into()));
+        assert_eq!(
+            mount_under(info, Path::new("/var/lib/kubelet/pods/a")),
+            Some("/var/lib/kubelet/pods/a/volumes/x".into())
+        );
         assert_eq!(mount_under(info, Path::new("/var/lib/kubelet/pods/ab")), None);
         assert_eq!(mount_under(info, Path::new("/var/lib/kubelet/pods/a/volumes/xy")), None);
     }
@@ -99,7 +109,8 @@ mod tests {
         link_log(&link, &log).unwrap();
         remove_log(&log, &link).unwrap();
         remove_log(&log, &link).unwrap();
-        let mut left: Vec<_> = fs::read_dir(&dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        let mut left: Vec<_> =
+            fs::read_dir(&dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
         left.sort();
         assert_eq!(left, ["0.log", "11.log"]);
     }

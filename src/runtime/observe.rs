@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 use jiff::Timestamp;
 
 use super::Runtime;
-use crate::cri::proto::{self, ContainerFilter, ContainerState as CriState, PodSandboxFilter, PodSandboxState};
+use crate::cri::proto::{
+    self, ContainerFilter, ContainerState as CriState, PodSandboxFilter, PodSandboxState,
+};
 use crate::cri::{CriError, ErrorClass};
 use crate::observed::{Container, ContainerState, Exit, Observed, Sandbox};
 use crate::pod::{ConfigHash, ContainerId, PodName, PodUid, SandboxId, keys};
@@ -31,8 +33,10 @@ impl Runtime {
             .cri
             .list_pod_sandbox(Some(PodSandboxFilter { label_selector: labels.clone(), ..Default::default() }))
             .await?;
-        let containers =
-            self.cri.list_containers(Some(ContainerFilter { label_selector: labels, ..Default::default() })).await?;
+        let containers = self
+            .cri
+            .list_containers(Some(ContainerFilter { label_selector: labels, ..Default::default() }))
+            .await?;
 
         let mut observed = Observed::default();
         let mut seen = Cache::default();

@@ -162,7 +162,8 @@ impl Watch {
         let sender = self.sender.clone();
         let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
             // A lost event (an overflow of the queue) is a reason to look, too.
-            let urgency = event.map_or(Urgency::Now, |e| if e.need_rescan() { Urgency::Now } else { urgency(&e.kind) });
+            let urgency =
+                event.map_or(Urgency::Now, |e| if e.need_rescan() { Urgency::Now } else { urgency(&e.kind) });
             if urgency != Urgency::None {
                 // The receiver lives as long as the watch.
                 let _ = sender.try_send(urgency);

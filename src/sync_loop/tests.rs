@@ -1,1 +1,146 @@
-//! Replays.
+//! Recorded sequences of events, replayed.
+
+use super::*;
+use crate::pleg::diff::Listed;
+use crate::pod::testing::pod;
+
+fn name(name: &str) -> PodName {
+    PodName::new("default", name)
+}
+
+fn wanted(name: &str, hash: &str) -> Arc<Pod> {
+    Arc::new(pod(name, hash))
+}
+
+fn config(pods: &[&Arc<Pod>], complete: bool) -> Event {
+    let pods = pods.iter().map(|pod| (*pod).clone()).collect();
+    Event::Config(Snapshot { source: Source::File, pods, complete, verdicts: vec![] })
+}
+
+fn seen(ids: &[(&str, bool)]) -> Fingerprint {
+    ids.iter().map(|(id, alive)| ((*id).to_owned(), Seen::alive_if(*alive))).collect()
+}
+
+fn listed(pods: &[(&str, Option<Source>, &[(&str, bool)])]) -> Event {
+    let each = pods.iter().map(|(pod, source, ids)| (name(pod), Listed { source: *source, seen: seen(ids) }));
+    Event::Pleg(PlegEvent::Listed(each.collect()))
+}
+
+fn synced(pod: &Arc<Pod>, ids: &[(&str, bool)]) -> Event {
+    let status = PodStatus { phase: Some("Running".into()), ..PodStatus::default() };
+    Event::Worker(Report::Synced {
+        pod: pod.name.clone(),
+        status: Some((pod.uid.clone(), Arc::new(status))),
+        seen: seen(ids),
+        running: true,
+    })
+}
+
+fn run(pod: &Arc<Pod>) -> Command {
+    Command::Tell(pod.name.clone(), Want::Run(pod.clone()))
+}
+
+fn stop(pod: &str) -> Command {
+    Command::Tell(name(pod), Want::Stop)
+}
+
+#[test]
+fn the_life_of_a_pod() {
+    let mut state = SyncLoop::new([Source::File]);
+    let (a1, a2) = (wanted("a", "1"), wanted("a", "2"));
+    assert_eq!(state.handle(listed(&[])), []);
+    assert_eq!(state.handle(config(&[&a1], true)), [run(&a1)]);
+    assert_eq!(state.handle(config(&[&a1], true)), [], "the same again is no news");
+    assert_eq!(state.handle(synced(&a1, &[("s", true), ("c", true)])), []);
+    assert_eq!(state.view().pods[&name("a")].status.phase.as_deref(), Some("Running"));
+
+    assert_eq!(
+        state.handle(Event::Pleg(PlegEvent::Exited("c".into()))),
+        [run(&a1)],
+        "an exit leads to its owner"
+    );
+    assert_eq!(state.handle(Event::Pleg(PlegEvent::Exited("x".into()))), [], "somebody else's");
+
+    assert_eq!(state.handle(config(&[&a2], true)), [run(&a2)]);
+    assert_eq!(
+        state.view().pods[&name("a")].status.phase,
+        None,
+        "the status of the old instance is not the new one's"
+    );
+    state.handle(synced(&a1, &[("s", true)]));
+    assert_eq!(state.view().pods[&name("a")].status.phase, None, "nor is a late report");
+
+    assert_eq!(state.handle(config(&[], true)), [stop("a")]);
+    assert!(state.view().pods.contains_key(&name("a")), "shown while it ends");
+    let gone = state.handle(Event::Worker(Report::Gone { pod: name("a") }));
+    assert_eq!(gone, [Command::Dismiss(name("a"))]);
+    assert!(state.view().pods.is_empty());
+}
+
+#[test]
+fn a_wish_that_crosses_the_end_keeps_the_worker() {
+    let mut state = SyncLoop::new([Source::File]);
+    let a = wanted("a", "1");
+    state.handle(config(&[&a], true));
+    state.handle(config(&[], true));
+    assert_eq!(state.handle(config(&[&a], true)), [run(&a)]);
+    assert_eq!(state.handle(Event::Worker(Report::Gone { pod: name("a") })), []);
+    assert!(state.view().pods.contains_key(&name("a")));
+}
+
+#[test]
+fn a_container_that_dies_before_it_is_reported_has_an_owner() {
+    let mut state = SyncLoop::new([Source::File]);
+    let a = wanted("a", "1");
+    state.handle(config(&[&a], true));
+    state.handle(Event::Worker(Report::Created { pod: name("a"), container: "c".into() }));
+    assert_eq!(state.handle(Event::Pleg(PlegEvent::Exited("c".into()))), [run(&a)]);
+}
+
+#[test]
+fn a_list_wakes_only_those_that_differ_and_all_after_an_outage() {
+    let mut state = SyncLoop::new([Source::File]);
+    let (a, b) = (wanted("a", "1"), wanted("b", "1"));
+    state.handle(config(&[&a, &b], true));
+    let both: &[(&str, Option<Source>, &[(&str, bool)])] =
+        &[("a", Some(Source::File), &[("sa", true)]), ("b", Some(Source::File), &[("sb", true)])];
+    assert_eq!(state.handle(listed(both)), [run(&a), run(&b)], "the runtime's first word");
+    state.handle(synced(&a, &[("sa", true)]));
+    state.handle(synced(&b, &[("sb", true)]));
+    assert_eq!(state.handle(listed(both)), [], "at rest");
+    let b_died =
+        [("a", Some(Source::File), &[("sa", true)] as &[_]), ("b", Some(Source::File), &[("sb", false)])];
+    assert_eq!(state.handle(listed(&b_died)), [run(&b)]);
+
+    state.handle(Event::Pleg(PlegEvent::Down("gone".into())));
+    assert_eq!(state.view().runtime, RuntimeState::Down("gone".into()));
+    assert_eq!(state.handle(listed(both)), [run(&a), run(&b)]);
+    assert_eq!(state.view().runtime, RuntimeState::Up);
+}
+
+#[test]
+fn orphans_end_only_on_evidence() {
+    let orphan: &[(&str, Option<Source>, &[(&str, bool)])] = &[("x", Some(Source::File), &[("s", true)])];
+    let strangers: &[(&str, Option<Source>, &[(&str, bool)])] =
+        &[("made-by-hand", None, &[("s", true)]), ("from-the-api", Some(Source::Api), &[("t", true)])];
+
+    let mut state = SyncLoop::new([Source::File]);
+    assert_eq!(state.handle(listed(orphan)), [], "the source has not spoken");
+    assert!(!state.view().settled);
+    assert_eq!(state.handle(config(&[], false)), [], "a manifest could not be read");
+    assert_eq!(state.handle(config(&[], true)), [stop("x")]);
+    assert!(state.view().settled);
+    assert_eq!(state.handle(listed(orphan)), [stop("x")], "it differs from what its worker saw");
+
+    let mut state = SyncLoop::new([Source::File]);
+    state.handle(config(&[], true));
+    assert_eq!(state.handle(listed(strangers)), []);
+}
+
+#[test]
+fn a_ping_is_answered_while_the_loop_turns() {
+    let mut state = SyncLoop::new([]);
+    let (reply, answer) = async_channel::bounded(1);
+    state.handle(Event::Ping(reply));
+    assert!(answer.try_recv().is_ok());
+}

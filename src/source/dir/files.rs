@@ -97,7 +97,12 @@ impl Files {
         (changes, snapshot)
     }
 
-    fn judge(&mut self, path: PathBuf, reading: FileReading, decode: &impl Fn(&Path, &[u8]) -> Result<Decoded, Refusal>) {
+    fn judge(
+        &mut self,
+        path: PathBuf,
+        reading: FileReading,
+        decode: &impl Fn(&Path, &[u8]) -> Result<Decoded, Refusal>,
+    ) {
         let refused = |field: String, reason: String| Outcome::Refused { field, reason };
         let (good, judged) = match reading {
             FileReading::Unchanged => return,
@@ -184,7 +189,8 @@ mod tests {
 
     fn reading(files: &[(&str, Option<&str>)]) -> Reading {
         let each = files.iter().map(|(name, text)| {
-            let reading = text.map_or(FileReading::Unchanged, |t| FileReading::Contents(t.as_bytes().to_vec()));
+            let reading =
+                text.map_or(FileReading::Unchanged, |t| FileReading::Contents(t.as_bytes().to_vec()));
             (PathBuf::from(name), reading)
         });
         Reading::Files(each.collect())
@@ -213,7 +219,11 @@ mod tests {
             ("two files", reading(&[("a", Some("a 1")), ("b", Some("b 1"))]), Some(("a@1 b@1", true))),
             ("nothing new", reading(&[("a", None), ("b", None)]), None),
             ("touched", reading(&[("a", Some("a 1")), ("b", None)]), None),
-            ("broken: the last good stays", reading(&[("a", Some("!")), ("b", None)]), Some(("a@1 b@1", true))),
+            (
+                "broken: the last good stays",
+                reading(&[("a", Some("!")), ("b", None)]),
+                Some(("a@1 b@1", true)),
+            ),
             ("still broken", reading(&[("a", Some("!")), ("b", None)]), None),
             ("unmounted", Reading::Unreadable("gone".into()), Some(("a@1 b@1", false))),
             ("still", Reading::Unreadable("gone".into()), None),

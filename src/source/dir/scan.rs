@@ -66,7 +66,11 @@ pub(super) struct DirStamp(u64, u64);
 
 /// The directory to watch: the path itself, or the one that holds the single file.
 pub(super) fn directory_of(path: &Path) -> Option<PathBuf> {
-    if fs::metadata(path).is_ok_and(|m| m.is_file()) { path.parent().map(Path::to_owned) } else { Some(path.to_owned()) }
+    if fs::metadata(path).is_ok_and(|m| m.is_file()) {
+        path.parent().map(Path::to_owned)
+    } else {
+        Some(path.to_owned())
+    }
 }
 
 /// The identity of a directory, if it is there.
@@ -121,7 +125,9 @@ type Found = (FileReading, Option<Stamp>);
 
 fn read_file(path: &Path, before: Option<&Stamp>) -> std::io::Result<Option<Found>> {
     let metadata = match fs::metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound && fs::symlink_metadata(path).is_err() => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound && fs::symlink_metadata(path).is_err() => {
+            return Ok(None);
+        }
         metadata => metadata?,
     };
     let stamp = Stamp::of(&metadata);
@@ -205,7 +211,10 @@ mod tests {
         );
         fs::write(at("b.json"), "b").unwrap();
         let (second, known) = read(dir.path(), known);
-        assert!(words(second).starts_with("a.yaml same; b.json b; big.yaml same; d.yaml same; f.yaml same; l.yaml cannot"));
+        assert!(
+            words(second)
+                .starts_with("a.yaml same; b.json b; big.yaml same; d.yaml same; f.yaml same; l.yaml cannot")
+        );
 
         assert_eq!(words(read(&at("a.yaml"), known).0), "a.yaml same", "a single file");
         assert!(words(read(&at("nowhere"), Known::default()).0).contains("No such file"));
