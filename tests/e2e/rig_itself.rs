@@ -1,7 +1,7 @@
 //! The rig: it runs what it should, and leaves nothing behind.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, Stdio};
@@ -90,8 +90,7 @@ fn a_killed_test_process_leaves_nothing_behind() {
     let words = lines.map_while(Result::ok).find_map(|line| Some(line.split_once("RIG ")?.1.to_owned()));
     let words = words.expect("the helper tells its rig");
     let (name, first) = words.split_once(' ').expect("a name and a pid");
-    let namespaces = namespaces(first.parse().expect("a pid"));
-    let traces = Traces { name: name.to_owned(), namespaces, host_before };
+    let traces = Traces::new(name.to_owned(), first.parse().expect("a pid"), host_before);
     traces.assert_present();
 
     victim.kill().expect("kill the helper");
@@ -118,16 +117,24 @@ fn helper_that_waits_to_be_killed() {
 struct Traces {
     name: String,
     namespaces: BTreeSet<String>,
+    /// Keeps the namespaces' numbers from being given to the next rig, whose processes would look like ours.
+    _pins: Vec<File>,
     host_before: BTreeSet<String>,
 }
 
 impl Traces {
     fn of(rig: &Rig, host_before: BTreeSet<String>) -> Self {
         let name = rig.dir().file_name().expect("the rig's name").to_string_lossy().into_owned();
-        let first = rig.machine().first_pid();
-        let namespaces = namespaces(first);
+        Self::new(name, rig.machine().first_pid(), host_before)
+    }
+
+    fn new(name: String, first_pid: u32, host_before: BTreeSet<String>) -> Self {
+        let pin = |kind| File::open(format!("/proc/{first_pid}/ns/{kind}")).expect("open a namespace");
+        let pins = NAMESPACES.map(pin).into();
+        let namespaces = namespaces(first_pid);
+        assert_eq!(namespaces.len(), NAMESPACES.len());
         assert!(namespaces.is_disjoint(&namespaces_of_this_process()), "a namespace is shared with the host");
-        Self { name, namespaces, host_before }
+        Self { name, namespaces, _pins: pins, host_before }
     }
 
     fn assert_present(&self) {
@@ -153,11 +160,15 @@ impl Traces {
         assert_eq!(host(), self.host_before, "the host's links, network namespaces or directories changed");
     }
 
-    /// Processes in any of the rig's namespaces.
+    /// Processes in any of the rig's namespaces, or in its cgroup.
     fn processes(&self) -> Vec<String> {
         let pids = fs::read_dir("/proc").expect("list processes").flatten();
         pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-            .filter(|&pid: &u32| !self.namespaces.is_disjoint(&namespaces(pid)))
+            .filter(|&pid: &u32| {
+                let cgroup = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+                let in_cgroup = cgroup.lines().any(|line| line.split('/').any(|part| part == self.name));
+                in_cgroup || !self.namespaces.is_disjoint(&namespaces(pid))
+            })
             .map(|pid| fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default())
             .collect()
     }
@@ -186,8 +197,12 @@ fn host() -> BTreeSet<String> {
     found
 }
 
+/// Those by which a process is known. Not `mnt` and `net`: a pin would keep the mounts and links whose end is
+/// to be seen.
+const NAMESPACES: [&str; 4] = ["cgroup", "ipc", "pid", "uts"];
+
 fn namespaces(pid: u32) -> BTreeSet<String> {
-    ["cgroup", "ipc", "mnt", "net", "pid", "uts"]
+    NAMESPACES
         .iter()
         .filter_map(|kind| fs::read_link(format!("/proc/{pid}/ns/{kind}")).ok())
         .map(|link| link.to_string_lossy().into_owned())
