@@ -274,7 +274,7 @@ fn file_drop_ins_and_flags_are_laid_over_each_other() {
     // Each drop-in says what it is, and errors name the drop-in.
     fs::write(drop_ins.join("40.conf"), "maxPods: 3").unwrap();
     let line = load_from(&arguments).unwrap_err();
-    assert!(line.contains("40.conf: apiVersion is null"), "{line}");
+    assert!(line.contains("40.conf: not a KubeletConfiguration: apiVersion is null"), "{line}");
 }
 
 #[test]

@@ -110,7 +110,10 @@ pub(super) fn plan_run(
         Footing::Missing { .. } if starts.is_empty() => {}
         Footing::Missing { attempt } => match sandbox::remaining(history, now) {
             Some(left) => plan.wake_in = Some(plan.wake_in.map_or(left, |sooner| sooner.min(left))),
-            None => plan.steps.push(Step::CreateSandbox { attempt }),
+            None => {
+                plan.steps = stop::plan_release(observed, |_, _| true);
+                plan.steps.push(Step::CreateSandbox { attempt });
+            }
         },
     }
     plan

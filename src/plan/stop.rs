@@ -26,9 +26,16 @@ pub(super) fn plan_quiet(observed: &Observed, chosen: impl Fn(&SandboxId, &PodUi
     steps
 }
 
+/// Stops sandboxes that died by themselves: whatever their network still holds is freed only so.
+pub(super) fn plan_release(observed: &Observed, chosen: impl Fn(&SandboxId, &PodUid) -> bool) -> Vec<Step> {
+    let dead = observed.sandboxes.iter().filter(|s| !s.ready && chosen(&s.id, &s.uid));
+    dead.map(|s| Step::StopSandbox(s.id.clone())).collect()
+}
+
 /// Ends the chosen instances for good. The sandbox goes last: while it is there, a new agent finds the rest.
 pub(super) fn plan_end(observed: &Observed, chosen: impl Fn(&SandboxId, &PodUid) -> bool) -> Vec<Step> {
     let mut steps = plan_quiet(observed, &chosen);
+    steps.extend(plan_release(observed, &chosen));
     let containers = observed.containers.iter().filter(|c| chosen(&c.sandbox, &c.uid));
     steps.extend(containers.map(remove_container));
     let sandboxes: Vec<_> = observed.sandboxes.iter().filter(|s| chosen(&s.id, &s.uid)).collect();

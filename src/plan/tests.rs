@@ -179,7 +179,7 @@ fn what_a_wanted_pod_needs() {
             policy: "Always",
             sandboxes: vec![dead(0)],
             containers: vec![main(0, 0, exited(137, 99))],
-            expect: &["create-sandbox 1"],
+            expect: &["stop-sandbox u-s0", "create-sandbox 1"],
             wake: None,
         },
         Case {
@@ -251,7 +251,7 @@ fn what_a_wanted_pod_needs() {
             policy: "Always",
             sandboxes: vec![sandbox("old", 0, false)],
             containers: vec![container("old", 0, "main", 0, exited(0, 99))],
-            expect: &["create-sandbox 0"],
+            expect: &["stop-sandbox old-s0", "create-sandbox 0"],
             wake: None,
         },
         Case {
@@ -259,7 +259,7 @@ fn what_a_wanted_pod_needs() {
             policy: "Always",
             sandboxes: vec![sandbox("old", 0, false), up(0)],
             containers: vec![container("old", 0, "main", 0, exited(0, 99)), main(0, 0, running())],
-            expect: &["rm old-main-0", "rm-instance old", "rm-sandbox old-s0"],
+            expect: &["stop-sandbox old-s0", "rm old-main-0", "rm-instance old", "rm-sandbox old-s0"],
             wake: None,
         },
         Case {
@@ -275,7 +275,7 @@ fn what_a_wanted_pod_needs() {
             policy: "Always",
             sandboxes: vec![Sandbox { hash: Some(ConfigHash::from("before")), ..dead(0) }],
             containers: vec![main(0, 0, exited(0, 99))],
-            expect: &["create-sandbox 1"],
+            expect: &["stop-sandbox u-s0", "create-sandbox 1"],
             wake: None,
         },
         Case {
@@ -283,7 +283,7 @@ fn what_a_wanted_pod_needs() {
             policy: "Always",
             sandboxes: vec![Sandbox { hash: Some(ConfigHash::from("before")), ..dead(0) }, up(1)],
             containers: vec![main(0, 0, exited(0, 99)), main(1, 1, running())],
-            expect: &["rm u-main-0", "rm-sandbox u-s0"],
+            expect: &["stop-sandbox u-s0", "rm u-main-0", "rm-sandbox u-s0"],
             wake: None,
         },
     ];
@@ -312,6 +312,7 @@ fn a_stop_ends_everything_and_starts_nothing() {
         [
             "stop a-main-0@7 a-side-0@30",
             "stop-sandbox a-s0",
+            "stop-sandbox b-s0",
             "rm a-main-0",
             "rm b-main-0",
             "rm a-side-0",
