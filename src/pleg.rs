@@ -89,15 +89,16 @@ impl Watch {
         let (cri, inbox, has_events) = (self.cri.clone(), self.inbox.clone(), self.has_events);
         let executor = self.executor.clone();
         let exits = async {
+            if !has_events {
+                return future::pending().await;
+            }
             let mut stream = cri.subscribe_task_exits();
-            while has_events {
+            loop {
                 match stream.next().await {
-                    Ok(Some(id)) => executor.spawn(pass_on(cri.clone(), inbox.clone(), id)).detach(),
-                    Ok(None) => break,
+                    Ok(id) => executor.spawn(pass_on(cri.clone(), inbox.clone(), id)).detach(),
                     Err(error) => return error,
                 }
             }
-            future::pending().await
         };
         // The stream is polled first, so that an exit is seen by it or by the list that follows.
         future::or(exits, self.list_again_and_again()).await

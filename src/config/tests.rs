@@ -1,3 +1,5 @@
+//! Files, drop-ins and flags, laid over each other and refused.
+
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -356,5 +356,4 @@ fn channel(endpoint: &Endpoint) -> Result<Channel, CriError> {
 }
 
 #[cfg(test)]
-#[path = "client_test.rs"]
 mod tests;

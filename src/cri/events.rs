@@ -3,8 +3,6 @@
 //! Invariant: an event is a hint to look, never a fact; some are lost when the stream breaks or containerd
 //! restarts. It must not reconnect by itself: the reader lists anew, then subscribes again.
 
-use std::mem;
-
 use futures_lite::StreamExt as _;
 use futures_lite::future::Boxed;
 use prost::Message as _;
@@ -46,11 +44,14 @@ impl TaskExits {
         Self { state: State::Opening(Box::pin(async move { client.subscribe(request).await })) }
     }
 
-    /// The next container, or sandbox, whose main process ended; `None` when containerd closed the stream.
+    /// The next container, or sandbox, whose main process ended.
     ///
     /// Nothing is sent before the first poll. Has no deadline; may be dropped and called again without
-    /// losing an event. After an error or `None` there is nothing more.
-    pub async fn next(&mut self) -> Result<Option<ContainerId>, CriError> {
+    /// losing an event.
+    ///
+    /// # Errors
+    /// When the stream cannot be had, breaks or is closed: after that there is nothing more.
+    pub async fn next(&mut self) -> Result<ContainerId, CriError> {
         loop {
             let item = match &mut self.state {
                 State::Opening(answer) => match answer.await {
@@ -66,16 +67,16 @@ impl TaskExits {
             match item {
                 Some(Ok(envelope)) => {
                     if let Some(id) = main_process_exit(&envelope) {
-                        return Ok(Some(id));
+                        return Ok(id);
                     }
                 }
-                Some(Err(status)) => {
-                    drop(mem::replace(&mut self.state, State::Ended));
-                    return Err(CriError::from_status(OP, &status));
-                }
-                None => {
-                    drop(mem::replace(&mut self.state, State::Ended));
-                    return Ok(None);
+                ended => {
+                    self.state = State::Ended;
+                    let closed = || Status::unavailable("the event stream was closed");
+                    return Err(CriError::from_status(
+                        OP,
+                        &ended.and_then(Result::err).unwrap_or_else(closed),
+                    ));
                 }
             }
         }

@@ -21,7 +21,10 @@ fn seen(ids: &[(&str, bool)]) -> Fingerprint {
     ids.iter().map(|(id, alive)| ((*id).to_owned(), Seen::alive_if(*alive))).collect()
 }
 
-fn listed(pods: &[(&str, Option<Source>, &[(&str, bool)])]) -> Event {
+/// A pod that the runtime lists: its name, its source, its sandboxes and containers.
+type Entry<'a> = (&'a str, Option<Source>, &'a [(&'a str, bool)]);
+
+fn listed(pods: &[Entry<'_>]) -> Event {
     let each = pods.iter().map(|(pod, source, ids)| (name(pod), Listed { source: *source, seen: seen(ids) }));
     Event::Pleg(PlegEvent::Listed(each.collect()))
 }
@@ -102,7 +105,7 @@ fn a_list_wakes_only_those_that_differ_and_all_after_an_outage() {
     let mut state = SyncLoop::new([Source::File]);
     let (a, b) = (wanted("a", "1"), wanted("b", "1"));
     state.handle(config(&[&a, &b], true));
-    let both: &[(&str, Option<Source>, &[(&str, bool)])] =
+    let both: &[Entry<'_>] =
         &[("a", Some(Source::File), &[("sa", true)]), ("b", Some(Source::File), &[("sb", true)])];
     assert_eq!(state.handle(listed(both)), [run(&a), run(&b)], "the runtime's first word");
     state.handle(synced(&a, &[("sa", true)]));
@@ -120,8 +123,8 @@ fn a_list_wakes_only_those_that_differ_and_all_after_an_outage() {
 
 #[test]
 fn orphans_end_only_on_evidence() {
-    let orphan: &[(&str, Option<Source>, &[(&str, bool)])] = &[("x", Some(Source::File), &[("s", true)])];
-    let strangers: &[(&str, Option<Source>, &[(&str, bool)])] =
+    let orphan: &[Entry<'_>] = &[("x", Some(Source::File), &[("s", true)])];
+    let strangers: &[Entry<'_>] =
         &[("made-by-hand", None, &[("s", true)]), ("from-the-api", Some(Source::Api), &[("t", true)])];
 
     let mut state = SyncLoop::new([Source::File]);

@@ -1,3 +1,5 @@
+//! Every flag of kubelet, and every way to give one.
+
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;

@@ -1,3 +1,5 @@
+//! The fields: the reference decodes, and what is wrong is named.
+
 use std::path::Path;
 
 use serde_json::json;

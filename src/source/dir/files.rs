@@ -202,8 +202,10 @@ mod tests {
         all.join(" ")
     }
 
-    /// Each step: what is read, the pods that follow (none: no snapshot), and whether all is accounted for.
-    fn run(steps: Vec<(&str, Reading, Option<(&str, bool)>)>) {
+    /// What is read, the pods that follow (none: no snapshot), and whether all is accounted for.
+    type Step<'a> = (&'a str, Reading, Option<(&'a str, bool)>);
+
+    fn run(steps: Vec<Step<'_>>) {
         let mut files = Files::default();
         for (name, reading, expect) in steps {
             let (_, snapshot) = files.apply(reading, decode);
