@@ -114,6 +114,10 @@ impl Worker {
             Ok(observed) => observed,
             Err(error) => return self.set_back("observe", &error.into()),
         };
+        if self.mailbox.is_closed() {
+            // Dismissed while it looked: what it sees may be the next worker's.
+            return Next::Rest(None);
+        }
         let now = Timestamp::now();
         let plan = plan_pod(want, &observed, &self.history, self.context.crash_loop, now);
         self.report(want, &observed, &plan, now).await;
@@ -182,7 +186,10 @@ impl Worker {
             }
             Err(StartError::Away(error)) => Err(self.set_back("create the sandbox", &error.into())),
             Err(StartError::Refused { backoff, waiting }) => {
-                warn!(pod = %self.name, reason = waiting.reason, message = waiting.message, "cannot create the sandbox");
+                let earlier = self.history.sandbox.as_ref();
+                if earlier.is_none_or(|failure| failure.waiting != waiting) {
+                    warn!(pod = %self.name, reason = waiting.reason, message = waiting.message, "cannot create the sandbox");
+                }
                 self.context.runtime.metrics.pod_start_failed();
                 let failure =
                     Failure::after(self.history.sandbox.as_ref(), Timestamp::now(), backoff, waiting);

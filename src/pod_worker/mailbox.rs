@@ -21,17 +21,23 @@ impl Mailbox {
         Self { inbox, held: None }
     }
 
+    /// The worker is dismissed: another one may work for the name by now.
+    pub(super) fn is_closed(&self) -> bool {
+        self.inbox.is_closed()
+    }
+
     /// The newest wish, if one has come.
     pub(super) fn take(&mut self) -> Option<Want> {
         self.inbox.try_recv().ok().or_else(|| self.held.take()).inspect(|_| self.held = None)
     }
 
-    /// Waits for a wish; `None` when nobody will send any more.
+    /// Waits for a wish; `None` when the worker is dismissed, whatever was sent before.
     pub(super) async fn next(&mut self) -> Option<Want> {
-        match self.take() {
+        let next = match self.take() {
             Some(want) => Some(want),
             None => self.inbox.recv().await.ok(),
-        }
+        };
+        next.filter(|_| !self.is_closed())
     }
 
     /// As [`Mailbox::next`], in the form that a race with a timer wants.
@@ -80,7 +86,8 @@ mod tests {
         sender.force_send(b.clone()).unwrap();
         smol::block_on(mailbox.other_than(&a));
         assert_eq!(smol::block_on(mailbox.next()), Some(b));
+        sender.force_send(Want::Stop).unwrap();
         drop(sender);
-        assert_eq!(smol::block_on(mailbox.next()), None);
+        assert_eq!(smol::block_on(mailbox.next()), None, "a wish from before the dismissal");
     }
 }

@@ -96,7 +96,7 @@ pub(crate) static FIELDS: &[Field] = &[
     f("makeIPTablesUtilChains", Bool, Accepted),
     f("maxOpenFiles", Int(0, i64::MAX), Accepted),
     f("maxParallelImagePulls", Int(1, i32::MAX as i64), Accepted),
-    f("maxPods", NATURAL, Honoured),
+    f("maxPods", NATURAL, Accepted),
     f("memoryManagerPolicy", OneOf(&["None", "Static"]), Accepted),
     f("memoryReservationPolicy", OneOf(&["None", "TieredReservation"]), Accepted),
     f("memorySwap", Object(MEMORY_SWAP), Accepted),
