@@ -148,7 +148,10 @@ fn flags_win_over_the_file() {
     assert_eq!(config.pod_manifest_path, Some(PathBuf::from("/work/m")));
     assert_eq!(config.verbosity, 4);
     assert_eq!(config.cluster_dns, ["10.0.0.2".parse::<std::net::IpAddr>().unwrap()]);
-    assert!(config.warnings.is_empty(), "{:?}", config.warnings);
+    assert_eq!(
+        config.warnings,
+        ["KubeletConfiguration fields without effect yet: maxPods", "flags without effect yet: --max-pods"]
+    );
 
     assert_eq!(resolve(body, &["--pod-manifest-path="]).pod_manifest_path, None);
 }
@@ -265,7 +268,7 @@ fn file_drop_ins_and_flags_are_laid_over_each_other() {
     assert_eq!(
         loaded.warnings,
         [
-            "KubeletConfiguration fields without effect yet: logging.format".to_owned(),
+            "KubeletConfiguration fields without effect yet: logging.format, maxPods".to_owned(),
             format!(
                 "files in --config-dir ignored, their suffix is not .conf: {}",
                 drop_ins.join("30.yaml").display()

@@ -159,7 +159,7 @@ fn mirrors_are_written_and_idle_flags_are_told() {
     flags.apply_to(&mut configuration);
     assert_eq!(configuration.get("maxPods"), Some(&json!(5)));
     assert_eq!(configuration.get("logging.verbosity"), Some(&json!(3)));
-    assert_eq!(flags.without_effect(), ["--port", "--kubeconfig"]);
+    assert_eq!(flags.without_effect(), ["--max-pods", "--port", "--kubeconfig"]);
 }
 
 #[test]
