@@ -12,7 +12,7 @@ use std::time::Duration;
 use async_channel::Sender;
 use futures_lite::future;
 use smol::{Executor, Timer};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::cri::proto::{ContainerState, PodSandboxState};
 use crate::cri::{CriClient, CriError, ErrorClass};
@@ -136,6 +136,7 @@ impl Watch {
 /// Passes an exit on, once the runtime's own answers show it: containerd tells its CRI service and us at the same
 /// moment, and we may be faster.
 async fn pass_on(cri: CriClient, inbox: Sender<Event>, id: ContainerId) {
+    debug!(%id, "the runtime told of an exit");
     for wait in LAG {
         if !runs(&cri, &id).await {
             break;

@@ -69,3 +69,21 @@ fn what_was_asked_for_during_an_outage_is_done_after_it() {
     rig.wait("the removed pod to go", || rig.containers_of("goes-node1").is_empty());
     rig.wait("the dead container's successor", || journal(&rig, "dies") == ["start 1", "start 1"]);
 }
+
+#[test]
+fn after_an_orderly_restart_of_containerd_exits_are_told_again() {
+    let rig = Rig::new();
+    rig.write_manifest("web.yaml", manifest::WEB);
+    let agent = rig.start_agent(&["-v=4"]);
+    rig.wait_running("web-node1", "web");
+    rig.end_containerd();
+    rig.wait("the agent to notice", || !complaints(&agent).is_empty());
+    rig.start_containerd();
+    rig.wait("the agent to be back", || agent.log_lines_with("container runtime answers").len() == 2);
+    let before = rig.wait_running("web-node1", "web");
+    rig.kill_process(before.pid);
+    rig.wait("the exit to be told", || {
+        agent.log_lines_with("told of an exit").iter().any(|line| line.contains(&before.id))
+    });
+    rig.wait("a successor", || rig.wait_running("web-node1", "web").id != before.id);
+}

@@ -185,6 +185,12 @@ impl Rig {
         containerd.expect("containerd runs").kill();
     }
 
+    /// Lets containerd end in order, as an upgrade of its package does.
+    pub(crate) fn end_containerd(&self) {
+        let containerd = self.containerd.lock().expect("the containerd slot").take();
+        containerd.expect("containerd runs").end();
+    }
+
     /// Every sandbox that containerd knows, oldest first.
     pub(crate) fn sandboxes(&self) -> Vec<SandboxSeen> {
         cri::Observer::new(&self.endpoint()).sandboxes()
