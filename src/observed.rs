@@ -51,6 +51,8 @@ pub struct Container {
     pub hash: String,
     /// How many crashes in a row came before this container, from our own annotation.
     pub crashes: u32,
+    /// Its place among the sidecars' init containers, from our own annotation; none for any other container.
+    pub sidecar: Option<u32>,
     /// The grace period that it was created with, in seconds.
     pub grace: Option<i64>,
     /// The image as the manifest names it.

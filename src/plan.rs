@@ -7,6 +7,7 @@
 //! reaches rest; nothing starts while the wish is to stop.
 
 mod containers;
+mod init;
 mod sandbox;
 mod stop;
 #[cfg(test)]
@@ -20,7 +21,7 @@ use jiff::Timestamp;
 
 use crate::backoff::Backoff;
 use crate::observed::Observed;
-use crate::pod::{ContainerId, Pod, PodUid, SandboxId};
+use crate::pod::{ContainerId, ContainerRef, Pod, PodUid, SandboxId};
 
 /// The newest whole wish for a pod name.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,6 +52,20 @@ pub struct Plan {
     pub wake_in: Option<Duration>,
     /// Why containers that should run do not, by container name.
     pub waiting: BTreeMap<String, Waiting>,
+    /// How far the init containers are.
+    pub init: Init,
+}
+
+/// How far the init containers of a pod are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Init {
+    /// One of them is still to be run, or to be started; the containers wait.
+    Pending,
+    /// One of them failed for good; the containers will never start.
+    Failed,
+    /// Nothing holds the containers back.
+    #[default]
+    Passed,
 }
 
 /// One thing to do.
@@ -100,8 +115,8 @@ pub struct RemoveContainer {
 /// A container to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartContainer {
-    /// Its place in `spec.containers`.
-    pub index: usize,
+    /// Which one of the pod.
+    pub container: ContainerRef,
     /// The sandbox to start it in.
     pub sandbox: SandboxId,
     /// Counts the containers of this name in this instance.

@@ -21,7 +21,7 @@ pub mod validate;
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::PodSpec;
+use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 pub use decode::{Decoded, Origin, decode_manifest};
@@ -47,6 +47,37 @@ pub struct Pod {
     pub spec: PodSpec,
     /// Per container name, the hash of the container as written.
     pub container_hashes: BTreeMap<String, String>,
+}
+
+/// A container of a pod, by its place in the manifest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ContainerRef {
+    /// In `spec.initContainers`.
+    Init(usize),
+    /// In `spec.containers`.
+    Main(usize),
+}
+
+impl Pod {
+    /// The specification of a container.
+    pub fn container(&self, which: ContainerRef) -> Option<&Container> {
+        match which {
+            ContainerRef::Init(place) => self.spec.init_containers.as_ref()?.get(place),
+            ContainerRef::Main(place) => self.spec.containers.get(place),
+        }
+    }
+
+    /// Init containers and containers, in the order of the manifest.
+    pub fn containers(&self) -> impl Iterator<Item = (ContainerRef, &Container)> {
+        let init = self.spec.init_containers.iter().flatten().enumerate();
+        let main = self.spec.containers.iter().enumerate();
+        init.map(|(i, c)| (ContainerRef::Init(i), c)).chain(main.map(|(i, c)| (ContainerRef::Main(i), c)))
+    }
+}
+
+/// An init container that runs for as long as the pod does.
+pub fn is_sidecar(init: &Container) -> bool {
+    init.restart_policy.as_deref() == Some("Always")
 }
 
 /// The host name inside the pod: as given, else the pod's name, cut to what the kernel takes.

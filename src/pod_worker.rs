@@ -23,7 +23,7 @@ use crate::observed::Observed;
 use crate::plan::{Failure, History, Plan, StartContainer, Step, Want, plan_pod};
 use crate::pleg::diff::fingerprint;
 use crate::pod::status::pod_status;
-use crate::pod::{ConfigHash, Pod, PodName, PodUid};
+use crate::pod::{ConfigHash, ContainerRef, Pod, PodName, PodUid};
 use crate::runtime::{Cache, Runtime, StartError, StepError, chain};
 use crate::sync_loop::{Event, Report};
 use mailbox::Mailbox;
@@ -207,11 +207,17 @@ impl Worker {
         observed: &Observed,
     ) -> Result<(), Next> {
         let runtime = self.context.runtime.clone();
-        let name = pod.spec.containers[start.index].name.clone();
+        // A plan names containers of the pod that it was made for.
+        let Some(spec) = pod.container(start.container) else { return Err(Next::Again) };
+        let kind = match start.container {
+            ContainerRef::Init(_) => ContainerType::InitContainer,
+            ContainerRef::Main(_) => ContainerType::Container,
+        };
+        let name = spec.name.clone();
         let Some(sandbox) = observed.sandboxes.iter().find(|s| s.id == start.sandbox) else {
             return Err(Next::Again);
         };
-        let create = async { Some(runtime.create_container(pod, start, sandbox).await) };
+        let create = async { Some(runtime.create_container(pod, spec, start, sandbox).await) };
         // A pull may take very long; a newer wish need not wait for it.
         let interrupt = async {
             self.mailbox.other_than(want).await;
@@ -222,14 +228,14 @@ impl Worker {
             Ok(id) => {
                 // Told before it starts, so that its exit finds its owner however soon it comes.
                 self.send(Report::Created { pod: self.name.clone(), container: id.clone() }).await;
-                runtime.start_container(pod, start, &id).await.map(|()| id)
+                runtime.start_container(pod, &name, start, &id).await.map(|()| id)
             }
             Err(error) => Err(error),
         };
         match started {
             Ok(id) => {
                 info!(pod = %self.name, container = name, id = %id, attempt = start.attempt, "container is running");
-                runtime.metrics.container_started(ContainerType::Container);
+                runtime.metrics.container_started(kind);
                 self.history.starts.remove(&name);
                 Ok(())
             }
@@ -239,7 +245,7 @@ impl Worker {
                 if earlier.is_none_or(|failure| failure.waiting != waiting) {
                     warn!(pod = %self.name, container = name, reason = waiting.reason, message = waiting.message, "cannot start the container");
                 }
-                runtime.metrics.container_start_failed(ContainerType::Container, error_code(&waiting.reason));
+                runtime.metrics.container_start_failed(kind, error_code(&waiting.reason));
                 let failure = Failure::after(earlier, Timestamp::now(), backoff, waiting);
                 self.history.starts.insert(name, failure);
                 // The others of the pod do not wait for this one.

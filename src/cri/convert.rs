@@ -69,6 +69,8 @@ pub struct Prepared {
     pub attempt: u32,
     /// Crashes in a row before it.
     pub crashes: u32,
+    /// Its place among the init containers, for a sidecar.
+    pub sidecar: Option<usize>,
     /// The image, as the runtime resolved it.
     pub image_ref: String,
     /// Environment, expanded.
@@ -86,6 +88,7 @@ pub fn container_config(pod: &Pod, container: &Container, prepared: Prepared) ->
     let name = &container.name;
     let mut labels = pod_labels(pod);
     labels.insert(keys::CONTAINER_NAME.into(), name.clone());
+    let annotations = container_annotations(pod, container, &prepared);
     ContainerConfig {
         metadata: Some(ContainerMetadata { name: name.clone(), attempt: prepared.attempt }),
         image: Some(ImageSpec {
@@ -99,7 +102,7 @@ pub fn container_config(pod: &Pod, container: &Container, prepared: Prepared) ->
         envs: prepared.env.into_iter().map(|(key, value)| KeyValue { key, value: value.into() }).collect(),
         mounts: prepared.mounts,
         labels,
-        annotations: container_annotations(pod, container, prepared.attempt, prepared.crashes),
+        annotations,
         log_path: format!("{name}/{}.log", prepared.attempt),
         stdin: container.stdin.unwrap_or_default(),
         stdin_once: container.stdin_once.unwrap_or_default(),
@@ -126,16 +129,11 @@ fn pod_labels(pod: &Pod) -> BTreeMap<String, String> {
     ])
 }
 
-fn container_annotations(
-    pod: &Pod,
-    container: &Container,
-    attempt: u32,
-    crashes: u32,
-) -> BTreeMap<String, String> {
+fn container_annotations(pod: &Pod, container: &Container, prepared: &Prepared) -> BTreeMap<String, String> {
     let mut annotations = BTreeMap::new();
     let mut put = |key: &str, value: String| annotations.insert(key.to_owned(), value);
     put(keys::CONTAINER_HASH, pod.container_hashes.get(&container.name).cloned().unwrap_or_default());
-    put(keys::RESTART_COUNT, attempt.to_string());
+    put(keys::RESTART_COUNT, prepared.attempt.to_string());
     put(keys::TERMINATION_MESSAGE_PATH, container.termination_message_path.clone().unwrap_or_default());
     put(keys::TERMINATION_MESSAGE_POLICY, container.termination_message_policy.clone().unwrap_or_default());
     if let Some(grace) = pod.spec.termination_grace_period_seconds {
@@ -145,8 +143,11 @@ fn container_annotations(
     if !ports.is_empty() {
         put(keys::CONTAINER_PORTS, ports_annotation(ports));
     }
-    if crashes > 0 {
-        put(keys::CRASHES, crashes.to_string());
+    if prepared.crashes > 0 {
+        put(keys::CRASHES, prepared.crashes.to_string());
+    }
+    if let Some(place) = prepared.sidecar {
+        put(keys::SIDECAR, place.to_string());
     }
     annotations
 }

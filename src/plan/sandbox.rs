@@ -35,7 +35,7 @@ pub(super) fn footing<'a>(pod: &Pod, observed: &'a Observed, others: &[SandboxId
     }
     // Of one name only the newest may live; one that the manifest does not name may not.
     let is_newest = |c: &Container| {
-        pod.spec.containers.iter().any(|spec| spec.name == c.name)
+        pod.containers().any(|(_, spec)| spec.name == c.name)
             && observed.containers_of(&pod.uid, &c.name).first().is_some_and(|newest| newest.id == c.id)
     };
     let strays: Vec<_> = observed

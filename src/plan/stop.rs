@@ -11,19 +11,24 @@ const DEFAULT_GRACE: i64 = 30;
 
 /// Stops the living containers of the chosen instances, then their sandboxes; removes nothing.
 pub(super) fn plan_quiet(observed: &Observed, chosen: impl Fn(&SandboxId, &PodUid) -> bool) -> Vec<Step> {
-    let mut steps = Vec::new();
-    let alive: Vec<_> = observed
-        .containers
-        .iter()
-        .filter(|c| chosen(&c.sandbox, &c.uid) && c.is_alive())
-        .map(stop_container)
-        .collect();
-    if !alive.is_empty() {
-        steps.push(Step::StopContainers(alive));
-    }
+    let alive = observed.containers.iter().filter(|c| chosen(&c.sandbox, &c.uid) && c.is_alive());
+    let mut steps = plan_stops(alive);
     let ready = observed.sandboxes.iter().filter(|s| s.ready && chosen(&s.id, &s.uid));
     steps.extend(ready.map(|s| Step::StopSandbox(s.id.clone())));
     steps
+}
+
+/// Stops containers: the others all at once, then the sidecars one by one, the last one started first.
+pub(super) fn plan_stops<'a>(alive: impl Iterator<Item = &'a Container>) -> Vec<Step> {
+    let (mut sidecars, others): (Vec<_>, Vec<_>) = alive.partition(|c| c.sidecar.is_some());
+    sidecars.sort_by_key(|c| std::cmp::Reverse(c.sidecar));
+    let first = others.into_iter().map(stop_container).collect();
+    let then = sidecars.into_iter().map(|c| vec![stop_container(c)]);
+    std::iter::once(first)
+        .chain(then)
+        .filter(|stops: &Vec<_>| !stops.is_empty())
+        .map(Step::StopContainers)
+        .collect()
 }
 
 /// Stops sandboxes that died by themselves: whatever their network still holds is freed only so.

@@ -1,5 +1,6 @@
 //! Tables for every decision.
 
+mod init;
 mod simulation;
 
 use super::*;
@@ -34,6 +35,7 @@ fn container(uid: &str, sandbox: u32, name: &str, attempt: u32, state: Container
         attempt,
         hash: format!("hash-{name}"),
         crashes: 0,
+        sidecar: None,
         grace: Some(7),
         image: "image:1".into(),
         image_ref: "sha256:1".into(),
@@ -56,6 +58,14 @@ fn exited(code: i32, finished: i64) -> ContainerState {
     })
 }
 
+/// `i0` for the first init container, `0` for the first container.
+fn place(container: ContainerRef) -> String {
+    match container {
+        ContainerRef::Init(place) => format!("i{place}"),
+        ContainerRef::Main(place) => place.to_string(),
+    }
+}
+
 /// A plan's steps in short words.
 fn words(plan: &Plan) -> Vec<String> {
     plan.steps
@@ -71,7 +81,7 @@ fn words(plan: &Plan) -> Vec<String> {
             Step::RemoveSandbox(id) => format!("rm-sandbox {id}"),
             Step::CreateSandbox { attempt } => format!("create-sandbox {attempt}"),
             Step::StartContainer(s) => {
-                format!("start {} #{} in {} after {}", s.index, s.attempt, s.sandbox, s.crashes)
+                format!("start {} #{} in {} after {}", place(s.container), s.attempt, s.sandbox, s.crashes)
             }
         })
         .collect()

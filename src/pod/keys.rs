@@ -38,6 +38,9 @@ pub const GRACE_PERIOD: &str = "io.kubernetes.pod.terminationGracePeriod";
 /// Annotation of a container, ours: crashes in a row before it, so that back-off outlives the agent.
 pub const CRASHES: &str = "rkubelet.dev/crashes";
 
+/// Annotation of a container, ours: its place among the init containers, for a sidecar. Sidecars end last.
+pub const SIDECAR: &str = "rkubelet.dev/sidecar";
+
 /// The pod that labels name.
 pub fn pod_name(labels: &BTreeMap<String, String>) -> Option<PodName> {
     Some(PodName::new(labels.get(POD_NAMESPACE)?, labels.get(POD_NAME)?))

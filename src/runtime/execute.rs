@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use k8s_openapi::api::core::v1::Container;
+
 use super::{Runtime, StepError, logs};
 use crate::backoff::Backoff;
 use crate::cri::convert::{self, Prepared};
@@ -11,7 +13,8 @@ use crate::cri::{CriError, ErrorClass};
 use crate::observed::Sandbox;
 use crate::plan::{RemoveContainer, StartContainer, StopContainer, Waiting};
 use crate::pod::{
-    ContainerId, Pod, PodName, PodUid, SandboxId, dns, env, field_ref::resolve_field, hosts::hosts_file,
+    ContainerId, ContainerRef, Pod, PodName, PodUid, SandboxId, dns, env, field_ref::resolve_field,
+    hosts::hosts_file, is_sidecar,
 };
 use crate::volume;
 
@@ -137,11 +140,11 @@ impl Runtime {
     pub async fn create_container(
         &self,
         pod: &Pod,
+        container: &Container,
         start: &StartContainer,
         sandbox: &Sandbox,
     ) -> Result<ContainerId, StartError> {
         const REASON: &str = "CreateContainerConfigError";
-        let container = &pod.spec.containers[start.index];
         let sandbox_config = self
             .sandbox_config(pod, sandbox.attempt)
             .await
@@ -151,7 +154,7 @@ impl Runtime {
             self.ensure_image(image, container.image_pull_policy.as_deref(), sandbox_config.clone()).await?;
 
         let mounts = self
-            .prepare_mounts(pod, start, sandbox)
+            .prepare_mounts(pod, container, sandbox)
             .await
             .map_err(|error| StartError::step(REASON, &error))?;
         let pod_ips = if pod.spec.host_network == Some(true) { &self.node_ips } else { &sandbox.ips };
@@ -163,6 +166,10 @@ impl Runtime {
         let prepared = Prepared {
             attempt: start.attempt,
             crashes: start.crashes,
+            sidecar: match start.container {
+                ContainerRef::Init(place) if is_sidecar(container) => Some(place),
+                _ => None,
+            },
             image_ref,
             command: expand(&container.command),
             args: expand(&container.args),
@@ -183,11 +190,11 @@ impl Runtime {
     pub async fn start_container(
         &self,
         pod: &Pod,
+        container: &str,
         start: &StartContainer,
         id: &ContainerId,
     ) -> Result<(), StartError> {
         self.cri.start_container(id).await.map_err(|error| StartError::cri("RunContainerError", error))?;
-        let container = &pod.spec.containers[start.index].name;
         let log = self.dirs.log(&pod.name, &pod.uid, container, start.attempt);
         let link = self.dirs.log_link(&pod.name, container, id);
         // Collectors lose a log without its link; the container is none the worse.
@@ -215,10 +222,9 @@ impl Runtime {
     async fn prepare_mounts(
         &self,
         pod: &Pod,
-        start: &StartContainer,
+        container: &Container,
         sandbox: &Sandbox,
     ) -> Result<Vec<Mount>, StepError> {
-        let container = &pod.spec.containers[start.index];
         let volumes = volume::plan_volumes(pod, container, &self.dirs)?;
         let mut mounts: Vec<_> = volumes.iter().map(volume::Prepared::mount).collect();
         let log_dir = self.dirs.logs(&pod.name, &pod.uid).join(&container.name);

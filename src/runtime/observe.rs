@@ -100,6 +100,7 @@ impl Runtime {
             attempt: listed.metadata.as_ref().map_or(0, |m| m.attempt),
             hash: annotation(keys::CONTAINER_HASH).cloned().unwrap_or_default(),
             crashes: annotation(keys::CRASHES).and_then(|n| n.parse().ok()).unwrap_or(0),
+            sidecar: annotation(keys::SIDECAR).and_then(|n| n.parse().ok()),
             grace: annotation(keys::GRACE_PERIOD).and_then(|n| n.parse().ok()),
             image: status.image.map(|image| image.image).unwrap_or_default(),
             image_ref: status.image_ref,

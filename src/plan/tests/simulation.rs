@@ -60,7 +60,7 @@ impl Simulated {
                 seen.sandboxes.push(new);
             }
             (Step::StartContainer(start), Want::Run(pod)) => {
-                let name = &pod.spec.containers[start.index].name;
+                let name = &pod.container(start.container).expect("a container of the pod").name;
                 let mut new = container(pod.uid.as_str(), 0, name, start.attempt, running());
                 (new.sandbox, new.crashes, new.created_at) = (start.sandbox.clone(), start.crashes, at(now));
                 assert!(!seen.containers.iter().any(|c| c.id == new.id), "the name is free");
