@@ -1,5 +1,8 @@
 //! The steps of a plan, one method each.
 
+#[cfg(test)]
+mod tests;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

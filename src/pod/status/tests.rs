@@ -263,7 +263,8 @@ fn addresses() {
     let node = ["192.0.2.1", "2001:db8::1"];
     let pod_net = ["10.88.0.4", "fd00::4"];
     // hostNetwork, the sandbox and its addresses, the node's; podIPs.
-    let rows: [(bool, Option<Sandbox>, &[&str], &[&str]); 7] = [
+    type Row<'a> = (bool, Option<Sandbox>, &'a [&'a str], &'a [&'a str]);
+    let rows: [Row<'_>; 7] = [
         (false, Some(sandbox(0, true, &pod_net)), &node, &pod_net),
         (false, Some(sandbox(0, true, &pod_net)), &[], &pod_net),
         (false, Some(sandbox(0, false, &[])), &node, &[]),
