@@ -2,6 +2,9 @@
 //!
 //! Owns the executor and the wiring, nothing else. Stopping leaves every pod running.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -81,7 +84,7 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
     executor.spawn(pleg).detach();
     executor.spawn(run_housekeeping(runtime.clone(), view.clone())).detach();
 
-    let health = ping(inbox.clone());
+    let health = ping(inbox.clone(), PING_DEADLINE);
     let ports = [
         (Port::Healthz, config.healthz_port.map(|port| SocketAddr::new(config.healthz_bind_address, port))),
         (Port::ReadOnly, config.read_only_port.map(|port| SocketAddr::new(config.address, port))),
@@ -172,15 +175,16 @@ async fn wait_for_end(mut signals: Signals) {
     }
 }
 
-/// Asks the loop whether it turns. Blocks, so it is for threads that may wait.
-fn ping(inbox: Sender<Event>) -> HealthCheck {
+/// Asks the loop whether it turns; one that does not answer within `deadline` does not. Blocks, so it is for
+/// threads that may wait.
+fn ping(inbox: Sender<Event>, deadline: Duration) -> HealthCheck {
     Arc::new(move || {
         let (reply, answer) = async_channel::bounded(1);
         let asked = inbox.try_send(Event::Ping(reply));
         asked.map_err(|_| "the sync loop has ended".to_owned())?;
         let late = async {
-            Timer::after(PING_DEADLINE).await;
-            Err(format!("the sync loop has not turned for {} s", PING_DEADLINE.as_secs()))
+            Timer::after(deadline).await;
+            Err(format!("the sync loop has not turned for {deadline:?}"))
         };
         let answered = async { answer.recv().await.map_err(|_| "the sync loop has ended".to_owned()) };
         smol::block_on(future::or(answered, late))

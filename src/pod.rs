@@ -83,7 +83,7 @@ pub fn is_sidecar(init: &Container) -> bool {
 /// The host name inside the pod: as given, else the pod's name, cut to what the kernel takes.
 pub fn hostname(pod: &Pod) -> String {
     const MAX: usize = 63;
-    let name = pod.spec.hostname.as_deref().unwrap_or(&pod.name.name);
+    let name = pod.spec.hostname.as_deref().filter(|name| !name.is_empty()).unwrap_or(&pod.name.name);
     let cut: String = name.chars().take(MAX).collect();
     if name.len() > MAX { cut.trim_end_matches(['-', '.']).to_owned() } else { cut }
 }

@@ -19,6 +19,8 @@ use crate::pod::dns::ClusterDns;
 use crate::volume::VolumeError;
 
 pub use dirs::Dirs;
+#[cfg(test)]
+pub(crate) use execute::container_mounts;
 pub use execute::{StartError, chain};
 pub(crate) use logs::{make_dir, make_dir_exactly, on, remove_file, remove_tree};
 pub use observe::Cache;

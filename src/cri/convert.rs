@@ -1,5 +1,8 @@
 //! Pods as CRI messages. Pure: what kubelet sends for the same pod, field by field, is the model.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Container, ContainerPort, PodSpec};
@@ -157,7 +160,7 @@ fn ports_annotation(ports: &[ContainerPort]) -> String {
     let each = ports.iter().map(|port| {
         let mut fields = Vec::new();
         let text = |value: &str| serde_json::Value::from(value).to_string();
-        if let Some(name) = &port.name {
+        if let Some(name) = port.name.as_deref().filter(|name| !name.is_empty()) {
             fields.push(format!("\"name\":{}", text(name)));
         }
         if let Some(host_port) = port.host_port.filter(|p| *p != 0) {

@@ -1,11 +1,14 @@
 //! The status of a pod, computed from what was observed and planned.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    ContainerState as ApiState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
-    ContainerStatus, HostIP, PodCondition, PodIP, PodStatus,
+    Container as ContainerSpec, ContainerState as ApiState, ContainerStateRunning, ContainerStateTerminated,
+    ContainerStateWaiting, ContainerStatus, HostIP, PodCondition, PodIP, PodStatus, VolumeMountStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -24,27 +27,28 @@ pub fn pod_status(
 ) -> PodStatus {
     let sandbox =
         observed.newest_sandbox(&pod.uid).filter(|s| s.hash.as_ref().is_none_or(|hash| *hash == pod.hash));
-    let containers: Vec<_> = pod
+    let mut containers: Vec<_> = pod
         .spec
         .containers
         .iter()
-        .map(|spec| {
-            container_status(
-                &spec.name,
-                spec.image.as_deref(),
-                &observed.containers_of(&pod.uid, &spec.name),
-                plan,
-            )
-        })
+        .map(|spec| container_status(spec, &observed.containers_of(&pod.uid, &spec.name), plan))
         .collect();
     let phase = phase(pod.spec.restart_policy.as_deref(), &containers);
-    let ips = pod_ips(pod, sandbox, node_ips);
+    let conditions = conditions(sandbox, phase, &containers, previous, now);
+    // The conditions name containers in the order of the manifest; their statuses are served by name, as kubelet's.
+    containers.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut ips = pod_ips(pod, sandbox, node_ips);
+    if ips.is_empty() && matches!(phase, "Succeeded" | "Failed") {
+        // A completed pod is still known by the addresses that it had.
+        let had = previous.and_then(|p| p.pod_ips.as_ref()).into_iter().flatten();
+        ips = had.map(|had| had.ip.clone()).collect();
+    }
     let first_made = observed.sandboxes.iter().filter(|s| s.uid == pod.uid).map(|s| s.created_at).min();
     let start_time = previous
         .and_then(|p| p.start_time.clone())
         .unwrap_or_else(|| time(first_made.unwrap_or(now).min(now)));
     PodStatus {
-        conditions: Some(conditions(sandbox, phase, &containers, previous, now)),
+        conditions: Some(conditions),
         container_statuses: Some(containers),
         host_ip: node_ips.first().cloned(),
         host_ips: some(node_ips.iter().map(|ip| HostIP { ip: ip.clone() }).collect()),
@@ -82,16 +86,17 @@ fn phase(restart_policy: Option<&str>, containers: &[ContainerStatus]) -> &'stat
     }
 }
 
-fn container_status(name: &str, image: Option<&str>, found: &[&Container], plan: &Plan) -> ContainerStatus {
+fn container_status(spec: &ContainerSpec, found: &[&Container], plan: &Plan) -> ContainerStatus {
     let newest = found.first().copied();
-    let waiting = plan.waiting.get(name);
+    let waiting = plan.waiting.get(&spec.name);
     let mut status = ContainerStatus {
-        name: name.into(),
-        image: newest.map_or_else(|| image.unwrap_or_default().to_owned(), |c| c.image.clone()),
+        name: spec.name.clone(),
+        image: newest.map_or_else(|| spec.image.clone().unwrap_or_default(), |c| c.image.clone()),
         image_id: newest.map(|c| c.image_ref.clone()).unwrap_or_default(),
         container_id: newest.map(container_id),
         restart_count: newest.map_or(0, |c| i32::try_from(c.attempt).unwrap_or(i32::MAX)),
         started: Some(false),
+        volume_mounts: some(volume_mounts(spec)),
         ..ContainerStatus::default()
     };
     let wait = |reason: &str, message: Option<String>| ApiState {
@@ -116,6 +121,22 @@ fn container_status(name: &str, image: Option<&str>, found: &[&Container], plan:
     let last = found.iter().skip(usize::from(shows_newest)).find_map(|c| terminated(c));
     status.last_state = Some(last.unwrap_or_default());
     status
+}
+
+fn volume_mounts(spec: &ContainerSpec) -> Vec<VolumeMountStatus> {
+    let mounts = spec.volume_mounts.iter().flatten();
+    let each = mounts.map(|mount| {
+        let read_only = mount.read_only.filter(|read_only| *read_only);
+        VolumeMountStatus {
+            name: mount.name.clone(),
+            mount_path: mount.mount_path.clone(),
+            read_only,
+            // Asked for or not, it is not done yet.
+            recursive_read_only: read_only.map(|_| "Disabled".to_owned()),
+            ..VolumeMountStatus::default()
+        }
+    });
+    each.collect()
 }
 
 fn container_id(container: &Container) -> String {
@@ -144,45 +165,55 @@ fn conditions(
     now: Timestamp,
 ) -> Vec<PodCondition> {
     let unready: Vec<_> = containers.iter().filter(|c| !c.ready).map(|c| c.name.as_str()).collect();
-    let ready = if phase == "Succeeded" {
-        Err(("PodCompleted", None))
+    let completed = phase == "Succeeded";
+    let ready = if completed {
+        Judged { holds: false, reason: Some("PodCompleted"), message: None }
     } else if phase == "Failed" {
-        Err(("PodFailed", None))
+        Judged { holds: false, reason: Some("PodFailed"), message: None }
     } else if unready.is_empty() {
-        Ok(())
+        Judged::plain(true)
     } else {
-        Err(("ContainersNotReady", Some(format!("containers with unready status: [{}]", unready.join(" ")))))
+        let message = Some(format!("containers with unready status: [{}]", unready.join(" ")));
+        Judged { holds: false, reason: Some("ContainersNotReady"), message }
     };
-    let has_sandbox = if sandbox.is_some_and(|s| s.ready) { Ok(()) } else { Err(("", None)) };
+    let initialized = Judged { holds: true, reason: completed.then_some("PodCompleted"), message: None };
     [
-        ("PodReadyToStartContainers", has_sandbox),
-        ("Initialized", Ok(())),
+        ("PodReadyToStartContainers", Judged::plain(sandbox.is_some_and(|s| s.ready))),
+        ("Initialized", initialized),
         ("Ready", ready.clone()),
         ("ContainersReady", ready),
-        ("PodScheduled", Ok(())),
+        ("PodScheduled", Judged::plain(true)),
     ]
     .into_iter()
-    .map(|(kind, outcome)| condition(kind, outcome, previous, now))
+    .map(|(kind, judged)| condition(kind, judged, previous, now))
     .collect()
 }
 
-fn condition(
-    kind: &str,
-    outcome: Result<(), (&str, Option<String>)>,
-    previous: Option<&Arc<PodStatus>>,
-    now: Timestamp,
-) -> PodCondition {
-    let status = if outcome.is_ok() { "True" } else { "False" };
+/// Whether a condition holds, and why.
+#[derive(Clone)]
+struct Judged {
+    holds: bool,
+    reason: Option<&'static str>,
+    message: Option<String>,
+}
+
+impl Judged {
+    fn plain(holds: bool) -> Self {
+        Self { holds, reason: None, message: None }
+    }
+}
+
+fn condition(kind: &str, judged: Judged, previous: Option<&Arc<PodStatus>>, now: Timestamp) -> PodCondition {
+    let status = if judged.holds { "True" } else { "False" };
     let before =
         previous.and_then(|p| p.conditions.as_ref()).and_then(|all| all.iter().find(|c| c.type_ == kind));
     let since = before.filter(|c| c.status == status).and_then(|c| c.last_transition_time.clone());
-    let (reason, message) = outcome.err().map_or((None, None), |(reason, message)| (Some(reason), message));
     PodCondition {
         type_: kind.into(),
         status: status.into(),
         last_transition_time: Some(since.unwrap_or_else(|| time(now))),
-        reason: reason.filter(|r| !r.is_empty()).map(str::to_owned),
-        message,
+        reason: judged.reason.map(str::to_owned),
+        message: judged.message,
         ..PodCondition::default()
     }
 }

@@ -1,7 +1,10 @@
 //! The steps of a plan, one method each.
 
+#[cfg(test)]
+mod tests;
+
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::Container;
 
@@ -63,6 +66,24 @@ pub fn chain(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
+}
+
+/// The mounts of a container: its volumes, then the pod's /etc/hosts at `hosts`, which is given back if it is to
+/// be written. A container that brings its own keeps it.
+pub(crate) fn container_mounts(
+    volumes: &[volume::Prepared],
+    hosts: PathBuf,
+) -> (Vec<Mount>, Option<PathBuf>) {
+    let mut mounts: Vec<_> = volumes.iter().map(volume::Prepared::mount).collect();
+    if mounts.iter().any(|mount| mount.container_path == ETC_HOSTS) {
+        return (mounts, None);
+    }
+    mounts.push(Mount {
+        container_path: ETC_HOSTS.into(),
+        host_path: hosts.to_string_lossy().into_owned(),
+        ..Mount::default()
+    });
+    (mounts, Some(hosts))
 }
 
 impl Runtime {
@@ -226,19 +247,9 @@ impl Runtime {
         sandbox: &Sandbox,
     ) -> Result<Vec<Mount>, StepError> {
         let volumes = volume::plan_volumes(pod, container, &self.dirs)?;
-        let mut mounts: Vec<_> = volumes.iter().map(volume::Prepared::mount).collect();
+        let (mounts, hosts) = container_mounts(&volumes, self.dirs.etc_hosts(&pod.uid));
         let log_dir = self.dirs.logs(&pod.name, &pod.uid).join(&container.name);
-        // A container that brings its own keeps it.
-        let hosts =
-            (!mounts.iter().any(|m| m.container_path == ETC_HOSTS)).then(|| self.dirs.etc_hosts(&pod.uid));
         let (pod_ips, with_host) = (sandbox.ips.clone(), pod.spec.host_network == Some(true));
-        if let Some(path) = &hosts {
-            mounts.push(Mount {
-                container_path: ETC_HOSTS.into(),
-                host_path: path.to_string_lossy().into_owned(),
-                ..Mount::default()
-            });
-        }
         let node_hosts = smol::unblock(move || {
             logs::make_dir(&log_dir, 0o755)?;
             volumes.iter().try_for_each(volume::Prepared::apply)?;
