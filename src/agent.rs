@@ -21,7 +21,7 @@ use crate::config::Config;
 use crate::cri::{CriClient, CriError, Endpoint, EndpointError, Timeouts, spawn_tokio_thread};
 use crate::gc::run_housekeeping;
 use crate::metrics::Metrics;
-use crate::plan::Want;
+use crate::plan::Wish;
 use crate::pleg::run_pleg;
 use crate::pod::dns::ClusterDns;
 use crate::pod::{PodName, Source};
@@ -141,7 +141,7 @@ fn runtime(
 
 /// Turns the loop: events in, commands out, the view published in between.
 async fn run_sync_loop(mut state: SyncLoop, events: Receiver<Event>, context: Context, view: Published) {
-    let mut workers: BTreeMap<PodName, Sender<Want>> = BTreeMap::new();
+    let mut workers: BTreeMap<PodName, Sender<Wish>> = BTreeMap::new();
     while let Ok(event) = events.recv().await {
         let mut commands = state.handle(event);
         while let Ok(event) = events.try_recv() {
@@ -151,7 +151,7 @@ async fn run_sync_loop(mut state: SyncLoop, events: Receiver<Event>, context: Co
         view.publish(state.view());
         for command in commands {
             match command {
-                Command::Tell(name, want) => {
+                Command::Tell(name, wish) => {
                     let mailbox = workers.entry(name.clone()).or_insert_with(|| {
                         let (mailbox, inbox) = async_channel::bounded(1);
                         let worker = run_pod_worker(context.clone(), name, inbox);
@@ -159,7 +159,7 @@ async fn run_sync_loop(mut state: SyncLoop, events: Receiver<Event>, context: Co
                         mailbox
                     });
                     // A worker reads until its mailbox is closed, which only happens below.
-                    let _ = mailbox.force_send(want);
+                    let _ = mailbox.force_send(wish);
                 }
                 Command::Dismiss(name) => {
                     workers.remove(&name);

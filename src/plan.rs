@@ -43,6 +43,15 @@ impl Want {
     }
 }
 
+/// A wish as it is told: its number changes when the wish does.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wish {
+    /// Tells this wish from every other.
+    pub number: u64,
+    /// What is wished for.
+    pub want: Want,
+}
+
 /// What to do next, and when to look again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {

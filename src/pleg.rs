@@ -23,7 +23,7 @@ use diff::{Listed, NodeList, Seen};
 /// How often the node is listed where there is no event stream.
 const FAST_RELIST: Duration = Duration::from_secs(1);
 /// How long to wait between looks for an exit that the runtime does not show yet; the relist is behind it.
-const LAG: [Duration; 9] = [
+const LAG: [Duration; 11] = [
     Duration::from_millis(2),
     Duration::from_millis(5),
     Duration::from_millis(10),
@@ -33,6 +33,8 @@ const LAG: [Duration; 9] = [
     Duration::from_millis(200),
     Duration::from_millis(500),
     Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(5),
 ];
 /// How soon a runtime that is away is tried again.
 const RETRY: Duration = Duration::from_millis(500);
@@ -60,14 +62,14 @@ pub async fn run_pleg(
     while !watch.inbox.is_closed() {
         let error = watch.follow().await;
         match error.class {
-            ErrorClass::Unimplemented if watch.has_events => {
-                warn!(every = ?FAST_RELIST, "the runtime has no event stream that we know: listing instead");
+            ErrorClass::Unavailable | ErrorClass::Timeout => watch.report_down(&error).await,
+            _ if watch.has_events => {
+                warn!(%error, every = ?FAST_RELIST, "the runtime tells of no exits: listing instead");
                 watch.has_events = false;
                 watch.period = FAST_RELIST;
                 continue;
             }
-            ErrorClass::Unavailable | ErrorClass::Timeout => watch.report_down(&error).await,
-            _ => warn!(%error, "cannot watch the runtime"),
+            _ => watch.report_down(&error).await,
         }
         Timer::after(RETRY).await;
     }

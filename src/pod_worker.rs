@@ -20,7 +20,7 @@ use tracing::{debug, info, warn};
 use crate::backoff::Backoff;
 use crate::metrics::ContainerType;
 use crate::observed::Observed;
-use crate::plan::{Failure, History, Plan, StartContainer, Step, Want, plan_pod};
+use crate::plan::{Failure, History, Plan, StartContainer, Step, Want, Wish, plan_pod};
 use crate::pleg::diff::fingerprint;
 use crate::pod::status::pod_status;
 use crate::pod::{ConfigHash, ContainerRef, Pod, PodName, PodUid};
@@ -51,7 +51,7 @@ enum Next {
 }
 
 /// Works for one pod name until the mailbox is closed.
-pub async fn run_pod_worker(context: Context, name: PodName, inbox: Receiver<Want>) {
+pub async fn run_pod_worker(context: Context, name: PodName, inbox: Receiver<Wish>) {
     let mut worker = Worker {
         context,
         name,
@@ -61,11 +61,12 @@ pub async fn run_pod_worker(context: Context, name: PodName, inbox: Receiver<Wan
         history: History::default(),
         status: None,
         made: BTreeSet::new(),
-        setbacks: 0,
+        setback: Setback::default(),
+        last: Vec::new(),
     };
-    let Some(mut want) = worker.mailbox.next().await else { return };
+    let Some(mut wish) = worker.mailbox.next().await else { return };
     loop {
-        let wait = match worker.pass(&want).await {
+        let wait = match worker.pass(&wish).await {
             Next::Again => Some(Duration::ZERO),
             Next::Rest(wait) => wait,
         };
@@ -87,7 +88,7 @@ pub async fn run_pod_worker(context: Context, name: PodName, inbox: Receiver<Wan
             },
         };
         if let Some(told) = told {
-            want = told;
+            wish = told;
         }
     }
 }
@@ -103,12 +104,22 @@ struct Worker {
     status: Option<Arc<PodStatus>>,
     /// Instances that may have something on disk though the runtime holds nothing of them.
     made: BTreeSet<PodUid>,
-    /// Failed steps in a row, other than starts.
-    setbacks: u32,
+    setback: Setback,
+    /// The steps that were just carried out: to need them again at once is no progress.
+    last: Vec<Step>,
+}
+
+/// Failures in a row, other than those of starts.
+#[derive(Debug, Default)]
+struct Setback {
+    count: u32,
+    /// What was said about the last one.
+    said: String,
 }
 
 impl Worker {
-    async fn pass(&mut self, want: &Want) -> Next {
+    async fn pass(&mut self, wish: &Wish) -> Next {
+        let want = &wish.want;
         self.turn_to(want);
         let observed = match self.context.runtime.observe_pod(&self.name, &mut self.cache).await {
             Ok(observed) => observed,
@@ -121,29 +132,37 @@ impl Worker {
         let now = Timestamp::now();
         let plan = plan_pod(want, &observed, &self.history, self.context.crash_loop, now);
         self.report(want, &observed, &plan, now).await;
+        let stuck = !plan.steps.is_empty() && plan.steps == self.last;
+        self.last.clear();
+        if stuck {
+            return self.set_back("make progress", &StepError::NoEffect);
+        }
         if plan.steps.is_empty() {
-            self.setbacks = 0;
+            self.setback = Setback::default();
             if *want == Want::Stop && observed.is_empty() {
-                return self.finish().await;
+                return self.finish(wish.number).await;
             }
             return Next::Rest(plan.wake_in);
         }
         for step in &plan.steps {
             // A newer wish makes the rest of this plan stale.
-            if self.mailbox.has_other_than(want) {
+            if self.mailbox.has_other_than(wish) {
                 return Next::Again;
             }
-            if let Err(next) = self.execute(step, want, &observed).await {
+            if let Err(next) = self.execute(step, wish, &observed).await {
                 return next;
             }
         }
+        self.last = plan.steps;
         Next::Again
     }
 
-    /// A new instance starts with a clean slate: an edit resets every back-off.
+    /// A new instance starts with a clean slate: an edit, or a removal, resets every back-off.
     fn turn_to(&mut self, want: &Want) {
-        let Want::Run(pod) = want else { return };
-        let instance = Some((pod.uid.clone(), pod.hash.clone()));
+        let instance = match want {
+            Want::Run(pod) => Some((pod.uid.clone(), pod.hash.clone())),
+            Want::Stop => None,
+        };
         if self.instance != instance {
             self.instance = instance;
             self.history = History::default();
@@ -151,10 +170,10 @@ impl Worker {
         }
     }
 
-    async fn execute(&mut self, step: &Step, want: &Want, observed: &Observed) -> Result<(), Next> {
+    async fn execute(&mut self, step: &Step, wish: &Wish, observed: &Observed) -> Result<(), Next> {
         let runtime = self.context.runtime.clone();
         debug!(pod = %self.name, ?step, "executing");
-        let outcome = match (step, want) {
+        let outcome = match (step, &wish.want) {
             (Step::StopContainers(stops), _) => {
                 info!(pod = %self.name, containers = stops.len(), "stopping containers");
                 runtime.stop_containers(stops).await
@@ -167,7 +186,7 @@ impl Worker {
                 return self.create_sandbox(pod, *attempt).await;
             }
             (Step::StartContainer(start), Want::Run(pod)) => {
-                return self.start(pod, start, want, observed).await;
+                return self.start(pod, start, wish, observed).await;
             }
             // A plan to stop starts nothing.
             (Step::CreateSandbox { .. } | Step::StartContainer(_), Want::Stop) => Ok(()),
@@ -203,7 +222,7 @@ impl Worker {
         &mut self,
         pod: &Arc<Pod>,
         start: &StartContainer,
-        want: &Want,
+        wish: &Wish,
         observed: &Observed,
     ) -> Result<(), Next> {
         let runtime = self.context.runtime.clone();
@@ -220,7 +239,7 @@ impl Worker {
         let create = async { Some(runtime.create_container(pod, spec, start, sandbox).await) };
         // A pull may take very long; a newer wish need not wait for it.
         let interrupt = async {
-            self.mailbox.other_than(want).await;
+            self.mailbox.other_than(wish).await;
             None
         };
         let Some(created) = future::or(create, interrupt).await else { return Err(Next::Again) };
@@ -255,7 +274,7 @@ impl Worker {
     }
 
     /// Nothing is left in the runtime; nothing shall be left on disk either.
-    async fn finish(&mut self) -> Next {
+    async fn finish(&mut self, number: u64) -> Next {
         for uid in self.made.clone() {
             if let Err(error) = self.context.runtime.remove_instance(&self.name, &uid).await {
                 return self.set_back("clean up", &error);
@@ -263,7 +282,7 @@ impl Worker {
             self.made.remove(&uid);
         }
         info!(pod = %self.name, "pod is gone");
-        self.send(Report::Gone { pod: self.name.clone() }).await;
+        self.send(Report::Gone { pod: self.name.clone(), number }).await;
         Next::Rest(None)
     }
 
@@ -276,9 +295,14 @@ impl Worker {
             debug!(pod = %self.name, %error, "runtime is away");
             return Next::Rest(Some(AWAY));
         }
-        self.setbacks = self.setbacks.saturating_add(1);
-        let wait = Backoff::STEP.delay(self.setbacks);
-        warn!(pod = %self.name, error = chain(error), retry_in = ?wait, "cannot {what}");
+        let setback = &mut self.setback;
+        setback.count = setback.count.saturating_add(1);
+        let wait = Backoff::STEP.delay(setback.count);
+        let error = chain(error);
+        if setback.said != error {
+            warn!(pod = %self.name, error, "cannot {what}; trying again");
+            setback.said = error;
+        }
         Next::Rest(Some(wait))
     }
 

@@ -63,6 +63,9 @@ pub enum StepError {
     /// A volume of the pod.
     #[error(transparent)]
     Volume(#[from] VolumeError),
+    /// The runtime says that it was done, and shows that it was not.
+    #[error("the runtime did as it was told, without effect")]
+    NoEffect,
     /// A mount lies where a directory is to be removed: what is mounted there is not ours to delete.
     #[error("{} is a mount point, {} stays", mount.display(), dir.display())]
     Mounted {

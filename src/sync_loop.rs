@@ -12,7 +12,7 @@ use std::sync::Arc;
 use async_channel::Sender;
 use k8s_openapi::api::core::v1::PodStatus;
 
-use crate::plan::Want;
+use crate::plan::{Want, Wish};
 use crate::pleg::PlegEvent;
 use crate::pleg::diff::{Fingerprint, NodeList, Seen, diff_listed};
 use crate::pod::{ContainerId, Pod, PodName, PodUid, Source};
@@ -58,6 +58,8 @@ pub enum Report {
     Gone {
         /// The worker's pod.
         pod: PodName,
+        /// The wish to stop that was fulfilled.
+        number: u64,
     },
 }
 
@@ -65,7 +67,7 @@ pub enum Report {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
     /// Tell the pod's worker the whole wish; start the worker if there is none.
-    Tell(PodName, Want),
+    Tell(PodName, Wish),
     /// The pod's worker may end.
     Dismiss(PodName),
 }
@@ -78,12 +80,14 @@ pub struct SyncLoop {
     workers: BTreeMap<PodName, Worker>,
     listed: Option<NodeList>,
     runtime: RuntimeState,
+    /// Wishes so far.
+    wishes: u64,
 }
 
 /// What the loop knows of one worker.
 #[derive(Debug)]
 struct Worker {
-    want: Want,
+    wish: Wish,
     /// The newest instance, for the view while it ends. Unknown for one that an earlier agent left.
     pod: Option<Arc<Pod>>,
     status: Option<Arc<PodStatus>>,
@@ -100,6 +104,7 @@ impl SyncLoop {
             workers: BTreeMap::new(),
             listed: None,
             runtime: RuntimeState::Unknown,
+            wishes: 0,
         }
     }
 
@@ -126,7 +131,7 @@ impl SyncLoop {
     pub fn view(&self) -> View {
         let pods = self.workers.iter().filter_map(|(name, worker)| {
             let pod = worker.pod.clone()?;
-            let status = worker.status.clone().unwrap_or_default();
+            let status = worker.status.clone().unwrap_or_else(|| Arc::new(pending()));
             Some((name.clone(), PodView { pod, status, running: worker.running }))
         });
         View {
@@ -159,7 +164,7 @@ impl SyncLoop {
             .workers
             .iter()
             .filter(|(name, _)| look(name))
-            .map(|(name, worker)| Command::Tell(name.clone(), worker.want.clone()))
+            .map(|(name, worker)| Command::Tell(name.clone(), worker.wish.clone()))
             .collect();
         self.listed = Some(list);
         commands.extend(self.end_orphans());
@@ -168,7 +173,7 @@ impl SyncLoop {
 
     fn on_exited(&mut self, id: &ContainerId) -> Vec<Command> {
         let owner = self.workers.iter().find(|(_, worker)| worker.seen.contains_key(id.as_str()));
-        owner.map(|(name, worker)| Command::Tell(name.clone(), worker.want.clone())).into_iter().collect()
+        owner.map(|(name, worker)| Command::Tell(name.clone(), worker.wish.clone())).into_iter().collect()
     }
 
     fn on_report(&mut self, report: Report) -> Vec<Command> {
@@ -190,9 +195,9 @@ impl SyncLoop {
                     }
                 }
             }
-            Report::Gone { pod } => {
-                // A wish that crossed the report keeps the worker.
-                if self.workers.get(&pod).is_some_and(|worker| worker.want == Want::Stop) {
+            Report::Gone { pod, number } => {
+                // A wish that crossed the report keeps the worker, whatever it is.
+                if self.workers.get(&pod).is_some_and(|worker| worker.wish.number == number) {
                     self.workers.remove(&pod);
                     if let Some(list) = &mut self.listed {
                         list.remove(&pod);
@@ -223,18 +228,25 @@ impl SyncLoop {
     }
 
     fn wish(&mut self, name: PodName, want: Want) -> Command {
+        self.wishes += 1;
+        let wish = Wish { number: self.wishes, want };
         let worker = self.workers.entry(name.clone()).or_insert_with(|| Worker {
-            want: want.clone(),
+            wish: wish.clone(),
             pod: None,
             status: None,
             seen: Fingerprint::new(),
             running: false,
         });
-        worker.want = want.clone();
-        if let Want::Run(pod) = &want {
+        worker.wish = wish.clone();
+        if let Want::Run(pod) = &wish.want {
             worker.pod = Some(pod.clone());
             worker.status = None;
         }
-        Command::Tell(name, want)
+        Command::Tell(name, wish)
     }
+}
+
+/// The status of a pod that no worker has looked at yet.
+fn pending() -> PodStatus {
+    PodStatus { phase: Some("Pending".into()), ..PodStatus::default() }
 }

@@ -86,6 +86,18 @@ impl<'a> Needs<'a> {
         }
     }
 
+    /// What would start waits for a sandbox that cannot be made, and says why.
+    fn wait_for_sandbox(&mut self, pod: &Pod, history: &History) {
+        let Some(failure) = &history.sandbox else { return };
+        let message = format!("{}: {}", failure.waiting.reason, failure.waiting.message);
+        for (which, ..) in &self.starts {
+            if let Some(spec) = pod.container(*which) {
+                let waiting = Waiting { reason: "ContainerCreating".into(), message: message.clone() };
+                self.waiting.insert(spec.name.clone(), waiting);
+            }
+        }
+    }
+
     fn wait(&mut self, left: Duration) {
         self.wake_in = Some(self.wake_in.map_or(left, |sooner| sooner.min(left)));
     }
@@ -158,7 +170,10 @@ pub(super) fn plan_run(
         // Somebody must be due before a sandbox is worth making.
         Footing::Missing { .. } if finished || needs.starts.is_empty() => {}
         Footing::Missing { attempt } => match sandbox::remaining(history, now) {
-            Some(left) => needs.wait(left),
+            Some(left) => {
+                needs.wait(left);
+                needs.wait_for_sandbox(pod, history);
+            }
             None => {
                 steps = stop::plan_release(observed, |_, _| true);
                 steps.push(Step::CreateSandbox { attempt });

@@ -357,6 +357,10 @@ fn failures_wait_and_say_why() {
     };
     let plan = plan_pod(&Want::Run(pod), &Observed::default(), &history, CRASH, at(100));
     assert_eq!((words(&plan), plan.wake_in), (vec![], Some(Duration::from_secs(1))));
+    assert_eq!(
+        plan.waiting["side"].message, "ErrImagePull: no such host",
+        "the status says what holds it up"
+    );
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use async_channel::Receiver;
 
-use crate::plan::Want;
+use crate::plan::Wish;
 
 /// Nobody will send any more.
 #[derive(Debug)]
@@ -11,13 +11,13 @@ pub(super) struct Closed;
 /// A mailbox that can be looked into while something else goes on.
 #[derive(Debug)]
 pub(super) struct Mailbox {
-    inbox: Receiver<Want>,
+    inbox: Receiver<Wish>,
     /// Received while waiting for something else.
-    held: Option<Want>,
+    held: Option<Wish>,
 }
 
 impl Mailbox {
-    pub(super) fn new(inbox: Receiver<Want>) -> Self {
+    pub(super) fn new(inbox: Receiver<Wish>) -> Self {
         Self { inbox, held: None }
     }
 
@@ -27,33 +27,33 @@ impl Mailbox {
     }
 
     /// The newest wish, if one has come.
-    pub(super) fn take(&mut self) -> Option<Want> {
+    pub(super) fn take(&mut self) -> Option<Wish> {
         self.inbox.try_recv().ok().or_else(|| self.held.take()).inspect(|_| self.held = None)
     }
 
     /// Waits for a wish; `None` when the worker is dismissed, whatever was sent before.
-    pub(super) async fn next(&mut self) -> Option<Want> {
+    pub(super) async fn next(&mut self) -> Option<Wish> {
         let next = match self.take() {
-            Some(want) => Some(want),
+            Some(wish) => Some(wish),
             None => self.inbox.recv().await.ok(),
         };
         next.filter(|_| !self.is_closed())
     }
 
     /// As [`Mailbox::next`], in the form that a race with a timer wants.
-    pub(super) async fn receive(&mut self) -> Result<Option<Want>, Closed> {
+    pub(super) async fn receive(&mut self) -> Result<Option<Wish>, Closed> {
         self.next().await.map(Some).ok_or(Closed)
     }
 
     /// A wish for something else has come.
-    pub(super) fn has_other_than(&mut self, want: &Want) -> bool {
+    pub(super) fn has_other_than(&mut self, wish: &Wish) -> bool {
         self.held = self.take();
-        self.held.as_ref().is_some_and(|held| !held.same_as(want))
+        self.held.as_ref().is_some_and(|held| !held.want.same_as(&wish.want))
     }
 
     /// Waits until a wish for something else comes. When nobody can send any more, that is one.
-    pub(super) async fn other_than(&mut self, want: &Want) {
-        while !self.has_other_than(want) {
+    pub(super) async fn other_than(&mut self, wish: &Wish) {
+        while !self.has_other_than(wish) {
             match self.inbox.recv().await {
                 Ok(newer) => self.held = Some(newer),
                 Err(_) => return,
@@ -67,26 +67,28 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::plan::Want;
     use crate::pod::testing::pod;
 
     #[test]
     fn the_newest_wish_counts_and_a_repeated_one_disturbs_nobody() {
         let (sender, receiver) = async_channel::bounded(1);
         let mut mailbox = Mailbox::new(receiver);
-        let a = Want::Run(Arc::new(pod("p", "a")));
-        let b = Want::Run(Arc::new(pod("p", "b")));
+        let run = |number, hash| Wish { number, want: Want::Run(Arc::new(pod("p", hash))) };
+        let stop = Wish { number: 3, want: Want::Stop };
+        let (a, b) = (run(1, "a"), run(2, "b"));
         assert!(!mailbox.has_other_than(&a));
         sender.force_send(a.clone()).unwrap();
         assert!(!mailbox.has_other_than(&a), "the same wish");
         sender.force_send(b.clone()).unwrap();
-        sender.force_send(Want::Stop).unwrap();
+        sender.force_send(stop.clone()).unwrap();
         assert!(mailbox.has_other_than(&a));
-        assert_eq!(mailbox.take(), Some(Want::Stop));
+        assert_eq!(mailbox.take(), Some(stop.clone()));
         assert_eq!(mailbox.take(), None);
         sender.force_send(b.clone()).unwrap();
         smol::block_on(mailbox.other_than(&a));
         assert_eq!(smol::block_on(mailbox.next()), Some(b));
-        sender.force_send(Want::Stop).unwrap();
+        sender.force_send(stop).unwrap();
         drop(sender);
         assert_eq!(smol::block_on(mailbox.next()), None, "a wish from before the dismissal");
     }

@@ -96,6 +96,7 @@ fn our_container(pod: &Pod, name: &str, attempt: u32, crashes: u32) -> Value {
     };
     let volumes = plan_volumes(pod, container, &dirs()).unwrap();
     let prepared = Prepared {
+        sidecar: None,
         attempt,
         crashes,
         image_ref: IMAGE.into(),

@@ -29,6 +29,7 @@ fn sandbox(attempt: u32, ready: bool, ips: &[&str]) -> Sandbox {
 
 fn container(name: &str, attempt: u32, state: ContainerState) -> Container {
     Container {
+        sidecar: None,
         id: ContainerId(format!("{name}-{attempt}")),
         sandbox: SandboxId::from("s0"),
         uid: PodUid::from("u"),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::scan::{FileReading, Reading};
 use crate::pod::decode::Decoded;
 use crate::pod::finding::Refusal;
-use crate::pod::{Pod, PodName, Source};
+use crate::pod::{Pod, PodName, PodUid, Source};
 use crate::pod_config::Snapshot;
 use crate::view::{Outcome, Verdict};
 
@@ -33,6 +33,8 @@ pub(super) struct Files {
     files: BTreeMap<PathBuf, Held>,
     /// Which file a pod's name belongs to.
     owners: BTreeMap<PodName, PathBuf>,
+    /// Which file a UID belongs to: two pods with one UID would share their directories.
+    uids: BTreeMap<PodUid, PathBuf>,
     unreadable: Option<String>,
     spoken: bool,
 }
@@ -45,6 +47,8 @@ struct Held {
     judged: Outcome,
     /// The judgement that was last said.
     said: Option<Outcome>,
+    /// When the file came to be as it is.
+    since: (i64, i64),
 }
 
 impl Files {
@@ -97,6 +101,11 @@ impl Files {
         (changes, snapshot)
     }
 
+    /// The files that are known.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        self.files.keys()
+    }
+
     fn judge(
         &mut self,
         path: PathBuf,
@@ -104,10 +113,14 @@ impl Files {
         decode: &impl Fn(&Path, &[u8]) -> Result<Decoded, Refusal>,
     ) {
         let refused = |field: String, reason: String| Outcome::Refused { field, reason };
+        let since = match &reading {
+            FileReading::Contents { since, .. } => *since,
+            _ => (i64::MAX, 0),
+        };
         let (good, judged) = match reading {
             FileReading::Unchanged => return,
             FileReading::Refused(reason) => (None, refused(String::new(), reason)),
-            FileReading::Contents(bytes) => match decode(&path, &bytes) {
+            FileReading::Contents { bytes, .. } => match decode(&path, &bytes) {
                 Ok(decoded) => {
                     let warnings = decoded.warnings.iter().map(ToString::to_string).collect();
                     let pod = decoded.pod.name.clone();
@@ -119,26 +132,34 @@ impl Files {
                 }
             },
         };
-        let held = self.files.entry(path).or_insert(Held { good: None, judged: judged.clone(), said: None });
+        let held =
+            self.files.entry(path).or_insert(Held { good: None, judged: judged.clone(), said: None, since });
         // The same instance read again is the pod that is known; an edit is worth saying even if it is accepted too.
         let same = matches!((&held.good, &good), (Some(a), Some(b)) if a.hash == b.hash && a.uid == b.uid);
         if good.is_some() && !same {
             held.good = good;
             held.said = None;
+            held.since = since;
         }
         held.judged = judged;
     }
 
-    /// Gives each name to the file that had it, else to the first that wants it.
+    /// Gives each name and UID to the file that had it, else to the one that is longest there.
     fn assign_names(&mut self) {
         let files = &self.files;
-        let holds = |path: &PathBuf, name: &PodName| {
-            files.get(path).and_then(|held| held.good.as_ref()).is_some_and(|pod| pod.name == *name)
-        };
-        self.owners.retain(|name, path| holds(path, name));
-        for (path, held) in files {
-            if let Some(pod) = &held.good {
-                self.owners.entry(pod.name.clone()).or_insert_with(|| path.clone());
+        let good = |path: &PathBuf| files.get(path).and_then(|held| held.good.as_ref());
+        self.owners.retain(|name, path| good(path).is_some_and(|pod| pod.name == *name));
+        self.uids.retain(|uid, path| good(path).is_some_and(|pod| pod.uid == *uid));
+        let mut by_age: Vec<_> = files.iter().collect();
+        by_age.sort_by_key(|(path, held)| (held.since, *path));
+        for (path, held) in by_age {
+            let Some(pod) = &held.good else { continue };
+            if self.uids.get(&pod.uid).is_some_and(|owner| owner != path) {
+                continue;
+            }
+            let owner = self.owners.entry(pod.name.clone()).or_insert_with(|| path.clone());
+            if owner == path {
+                self.uids.insert(pod.uid.clone(), path.clone());
             }
         }
     }
@@ -146,12 +167,17 @@ impl Files {
     /// The judgement on a file, clashes included.
     fn outcome(&self, path: &Path) -> Option<Outcome> {
         let held = self.files.get(path)?;
-        if let (Outcome::Accepted { pod, .. }, Some(good)) = (&held.judged, &held.good)
-            && let Some(owner) = self.owners.get(&good.name)
-            && owner != path
-        {
-            let reason = format!("pod {pod} is already defined by {}", owner.display());
-            return Some(Outcome::Refused { field: "metadata.name".into(), reason });
+        if let (Outcome::Accepted { pod, .. }, Some(good)) = (&held.judged, &held.good) {
+            let clash = |field: &str, what: String, owner: &Path| Outcome::Refused {
+                field: field.into(),
+                reason: format!("{what} is already defined by {}", owner.display()),
+            };
+            if let Some(owner) = self.owners.get(&good.name).filter(|owner| *owner != path) {
+                return Some(clash("metadata.name", format!("pod {pod}"), owner));
+            }
+            if let Some(owner) = self.uids.get(&good.uid).filter(|owner| *owner != path) {
+                return Some(clash("metadata.uid", format!("UID {}", good.uid), owner));
+            }
         }
         Some(held.judged.clone())
     }
@@ -182,15 +208,20 @@ mod tests {
     fn decode(_: &Path, bytes: &[u8]) -> Result<Decoded, Refusal> {
         let text = std::str::from_utf8(bytes).unwrap();
         match text.split_once(' ') {
-            Some((name, hash)) => Ok(Decoded { pod: pod(name, hash), warnings: vec![] }),
+            Some((name, hash)) => {
+                let uid = if hash == "same" { hash.to_owned() } else { format!("{name}-{hash}") };
+                Ok(Decoded { pod: Pod { uid: PodUid(uid), ..pod(name, hash) }, warnings: vec![] })
+            }
             None => Err(Refusal::from(Finding::new("spec", "bad"))),
         }
     }
 
     fn reading(files: &[(&str, Option<&str>)]) -> Reading {
         let each = files.iter().map(|(name, text)| {
-            let reading =
-                text.map_or(FileReading::Unchanged, |t| FileReading::Contents(t.as_bytes().to_vec()));
+            let reading = text.map_or(FileReading::Unchanged, |text| FileReading::Contents {
+                bytes: text.as_bytes().to_vec(),
+                since: if text.ends_with("old") { (0, 0) } else { (1, 0) },
+            });
             (PathBuf::from(name), reading)
         });
         Reading::Files(each.collect())
@@ -252,6 +283,16 @@ mod tests {
             ("two", reading(&[("a", Some("p 1")), ("b", Some("q 1"))]), Some(("p@1 q@1", true))),
             ("swapped", reading(&[("a", Some("q 2")), ("b", Some("p 2"))]), Some(("p@2 q@2", true))),
         ]);
+        run(vec![(
+            "after a restart the older file is the incumbent",
+            reading(&[("a", Some("p new")), ("b", Some("p old"))]),
+            Some(("p@old", true)),
+        )]);
+        run(vec![(
+            "one UID, two pods",
+            reading(&[("a", Some("p same")), ("b", Some("q same"))]),
+            Some(("p@same", true)),
+        )]);
         let mut files = Files::default();
         let (changes, _) = files.apply(reading(&[("a", Some("p 1")), ("b", Some("p 2"))]), decode);
         assert!(changes.iter().any(|change| matches!(

@@ -1,15 +1,18 @@
 //! Reads the manifest files of a directory: which there are, and what those hold that changed. Blocking.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, Metadata};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::OFlags;
 
 /// No manifest is larger, as for kubelet.
 const MAX_BYTES: u64 = 10 << 20;
+/// A stamp that is younger may stand for two different contents.
+const TICK: Duration = Duration::from_millis(50);
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
 /// What was found at the path.
@@ -27,7 +30,12 @@ pub(super) enum FileReading {
     /// The same as at the last reading.
     Unchanged,
     /// Its contents.
-    Contents(Vec<u8>),
+    Contents {
+        /// Its bytes.
+        bytes: Vec<u8>,
+        /// When its inode last changed: which of two files is the older one.
+        since: (i64, i64),
+    },
     /// It cannot be a manifest; with the reason.
     Refused(String),
 }
@@ -57,7 +65,7 @@ impl Stamp {
 }
 
 /// The files as they were at the last reading.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Known(BTreeMap<PathBuf, Stamp>);
 
 /// Which directory a path means.
@@ -65,12 +73,9 @@ pub(super) struct Known(BTreeMap<PathBuf, Stamp>);
 pub(super) struct DirStamp(u64, u64);
 
 /// The directory to watch: the path itself, or the one that holds the single file.
-pub(super) fn directory_of(path: &Path) -> Option<PathBuf> {
-    if fs::metadata(path).is_ok_and(|m| m.is_file()) {
-        path.parent().map(Path::to_owned)
-    } else {
-        Some(path.to_owned())
-    }
+pub(super) fn directory_of(path: &Path) -> PathBuf {
+    let holder = path.parent().filter(|_| fs::metadata(path).is_ok_and(|m| m.is_file()));
+    holder.unwrap_or(path).to_owned()
 }
 
 /// The identity of a directory, if it is there.
@@ -78,15 +83,19 @@ pub(super) fn dir_stamp(path: &Path) -> Option<DirStamp> {
     fs::metadata(path).ok().filter(Metadata::is_dir).map(|m| DirStamp(m.dev(), m.ino()))
 }
 
-/// Reads what changed since `known`.
-pub(super) fn read(path: &Path, known: Known) -> (Reading, Known) {
+/// Reads what changed since `known`, but for files that are `being_written`.
+pub(super) fn read(path: &Path, known: &Known, being_written: &BTreeSet<PathBuf>) -> (Reading, Known) {
     let paths = match list(path) {
         Ok(paths) => paths,
-        Err(error) => return (Reading::Unreadable(error.to_string()), known),
+        Err(error) => return (Reading::Unreadable(error.to_string()), known.clone()),
     };
     let mut files = BTreeMap::new();
     let mut stamps = BTreeMap::new();
     for path in paths {
+        if being_written.contains(&path) {
+            files.insert(path, FileReading::Unchanged);
+            continue;
+        }
         let (reading, stamp) = match read_file(&path, known.0.get(&path)) {
             // Removed since it was listed.
             Ok(None) => continue,
@@ -116,7 +125,7 @@ fn list(path: &Path) -> std::io::Result<Vec<PathBuf>> {
 }
 
 /// Only what ends as a manifest does, and is not hidden: editors and backups leave other names behind.
-fn is_manifest_name(name: &str) -> bool {
+pub(super) fn is_manifest_name(name: &str) -> bool {
     let extension = Path::new(name).extension().and_then(|e| e.to_str());
     !name.starts_with('.') && extension.is_some_and(|e| EXTENSIONS.contains(&e))
 }
@@ -152,11 +161,16 @@ fn read_file(path: &Path, before: Option<&Stamp>) -> std::io::Result<Option<Foun
     if contents.len() as u64 > MAX_BYTES {
         return refuse("is larger than 10 MiB");
     }
-    Ok(Some((FileReading::Contents(contents), Some(stamp))))
+    // The clock behind a stamp is coarse: another write in the same tick would look like this one.
+    let settled = metadata.modified().ok().and_then(|m| m.elapsed().ok()).is_none_or(|age| age > TICK);
+    let since = stamp.changed;
+    Ok(Some((FileReading::Contents { bytes: contents, since }, Some(stamp).filter(|_| settled))))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use super::*;
 
     #[test]
@@ -183,6 +197,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         fs::write(at("a.yaml"), "a").unwrap();
+        let long_ago = SystemTime::now() - 10 * TICK;
+        File::options().append(true).open(at("a.yaml")).unwrap().set_modified(long_ago).unwrap();
         fs::write(at("notes.txt"), "a").unwrap();
         fs::create_dir(at("d.yaml")).unwrap();
         rustix::fs::mkfifoat(rustix::fs::CWD, at("f.yaml"), rustix::fs::Mode::RUSR).unwrap();
@@ -196,27 +212,30 @@ mod tests {
                     let name = path.file_name().unwrap().to_string_lossy().into_owned();
                     match reading {
                         FileReading::Unchanged => format!("{name} same"),
-                        FileReading::Contents(bytes) => format!("{name} {}", String::from_utf8_lossy(&bytes)),
+                        FileReading::Contents { bytes, .. } => {
+                            format!("{name} {}", String::from_utf8_lossy(&bytes))
+                        }
                         FileReading::Refused(reason) => format!("{name} {reason}"),
                     }
                 });
                 each.collect::<Vec<_>>().join("; ")
             }
         };
-        let (first, known) = read(dir.path(), Known::default());
+        let (first, known) = read(dir.path(), &Known::default(), &BTreeSet::new());
         assert_eq!(
             words(first),
             "a.yaml a; big.yaml is larger than 10 MiB; d.yaml is a directory; f.yaml is not a regular file; \
              l.yaml cannot be read: No such file or directory (os error 2)"
         );
         fs::write(at("b.json"), "b").unwrap();
-        let (second, known) = read(dir.path(), known);
-        assert!(
-            words(second)
-                .starts_with("a.yaml same; b.json b; big.yaml same; d.yaml same; f.yaml same; l.yaml cannot")
-        );
+        fs::write(at("half.yaml"), "b").unwrap();
+        let half = BTreeSet::from([at("half.yaml")]);
+        let (second, known) = read(dir.path(), &known, &half);
+        assert!(words(second).starts_with(
+            "a.yaml same; b.json b; big.yaml same; d.yaml same; f.yaml same; half.yaml same; l.yaml cannot"
+        ));
 
-        assert_eq!(words(read(&at("a.yaml"), known).0), "a.yaml same", "a single file");
-        assert!(words(read(&at("nowhere"), Known::default()).0).contains("No such file"));
+        assert_eq!(words(read(&at("a.yaml"), &known, &BTreeSet::new()).0), "a.yaml same", "a single file");
+        assert!(words(read(&at("nowhere"), &Known::default(), &BTreeSet::new()).0).contains("No such file"));
     }
 }
