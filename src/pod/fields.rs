@@ -49,7 +49,14 @@ pub fn check_fields(manifest: &Value) -> FieldReport {
 
 /// The row for a pattern.
 pub fn support_of(pattern: &str) -> Option<Support> {
-    TABLE.iter().find(|(_, rows)| rows.contains(&pattern)).map(|(support, _)| *support)
+    let row =
+        |pattern: &str| TABLE.iter().find(|(_, rows)| rows.contains(&pattern)).map(|(support, _)| *support);
+    row(pattern).or_else(|| row(&as_container(pattern)?))
+}
+
+/// Init containers are containers: what has no row of its own has theirs.
+fn as_container(pattern: &str) -> Option<String> {
+    pattern.strip_prefix("spec.initContainers").map(|rest| format!("spec.containers{rest}"))
 }
 
 fn walk(value: &Value, pattern: String, path: String, inherited: Option<Support>, report: &mut FieldReport) {
@@ -87,6 +94,9 @@ fn walk(value: &Value, pattern: String, path: String, inherited: Option<Support>
 }
 
 fn has_longer_row(pattern: &str) -> bool {
+    if let Some(pattern) = as_container(pattern) {
+        return has_longer_row(&pattern);
+    }
     let longer = |row: &&str| {
         let rest = row.strip_prefix(pattern);
         rest.is_some_and(|rest| !rest.is_empty() && (pattern.is_empty() || rest.starts_with(['.', '['])))

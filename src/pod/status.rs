@@ -12,9 +12,9 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{Pod, qos};
+use super::{Pod, is_sidecar, qos};
 use crate::observed::{Container, ContainerState, Observed, Sandbox};
-use crate::plan::Plan;
+use crate::plan::{Init, Plan};
 
 /// Computes the status of the wanted instance; `previous` keeps the times of what did not change.
 pub fn pod_status(
@@ -27,14 +27,22 @@ pub fn pod_status(
 ) -> PodStatus {
     let sandbox =
         observed.newest_sandbox(&pod.uid).filter(|s| s.hash.as_ref().is_none_or(|hash| *hash == pod.hash));
-    let mut containers: Vec<_> = pod
-        .spec
-        .containers
-        .iter()
-        .map(|spec| container_status(spec, &observed.containers_of(&pod.uid, &spec.name), plan))
-        .collect();
-    let phase = phase(pod.spec.restart_policy.as_deref(), &containers);
-    let conditions = conditions(sandbox, phase, &containers, previous, now);
+    let init_specs = pod.spec.init_containers.as_deref().unwrap_or_default();
+    let has_init = !init_specs.is_empty();
+    let status_of =
+        |spec| container_status(spec, &observed.containers_of(&pod.uid, &spec.name), plan, has_init);
+    let mut containers: Vec<_> = pod.spec.containers.iter().map(status_of).collect();
+    let init: Vec<_> = init_specs.iter().map(|spec| init_status(spec, status_of(spec))).collect();
+    let phase = match plan.init {
+        Init::Pending => "Pending",
+        Init::Failed => "Failed",
+        Init::Passed => phase(pod.spec.restart_policy.as_deref(), &containers),
+    };
+    let sidecars =
+        init_specs.iter().zip(&init).filter(|(spec, _)| is_sidecar(spec)).map(|(_, status)| status);
+    let kept_ready: Vec<_> = sidecars.chain(&containers).collect();
+    let initialized = initialized(plan.init, phase, init_specs, &init);
+    let conditions = conditions(sandbox, phase, initialized, &kept_ready, previous, now);
     // The conditions name containers in the order of the manifest; their statuses are served by name, as kubelet's.
     containers.sort_by(|a, b| a.name.cmp(&b.name));
     let mut ips = pod_ips(pod, sandbox, node_ips);
@@ -50,6 +58,7 @@ pub fn pod_status(
     PodStatus {
         conditions: Some(conditions),
         container_statuses: Some(containers),
+        init_container_statuses: some(init),
         host_ip: node_ips.first().cloned(),
         host_ips: some(node_ips.iter().map(|ip| HostIP { ip: ip.clone() }).collect()),
         phase: Some(phase.into()),
@@ -86,7 +95,46 @@ fn phase(restart_policy: Option<&str>, containers: &[ContainerStatus]) -> &'stat
     }
 }
 
-fn container_status(spec: &ContainerSpec, found: &[&Container], plan: &Plan) -> ContainerStatus {
+/// An init container is ready when it is done; a sidecar, when it runs.
+fn init_status(spec: &ContainerSpec, mut status: ContainerStatus) -> ContainerStatus {
+    if !is_sidecar(spec) {
+        status.ready = has_succeeded(&status);
+        status.started = Some(status.state.as_ref().is_some_and(|s| s.running.is_some()));
+    }
+    status
+}
+
+fn has_succeeded(status: &ContainerStatus) -> bool {
+    status.state.as_ref().and_then(|s| s.terminated.as_ref()).is_some_and(|ended| ended.exit_code == 0)
+}
+
+/// The condition `Initialized`.
+fn initialized(progress: Init, phase: &str, specs: &[ContainerSpec], init: &[ContainerStatus]) -> Judged {
+    if progress == Init::Passed {
+        return Judged {
+            holds: true,
+            reason: (phase == "Succeeded").then_some("PodCompleted"),
+            message: None,
+        };
+    }
+    let complete = |spec: &ContainerSpec, status: &ContainerStatus| {
+        if is_sidecar(spec) { status.started == Some(true) } else { has_succeeded(status) }
+    };
+    let names = specs
+        .iter()
+        .zip(init)
+        .filter(|(spec, status)| !complete(spec, status))
+        .map(|(spec, _)| spec.name.as_str());
+    let message = format!("containers with incomplete status: [{}]", names.collect::<Vec<_>>().join(" "));
+    Judged { holds: false, reason: Some("ContainersNotInitialized"), message: Some(message) }
+}
+
+fn container_status(
+    spec: &ContainerSpec,
+    found: &[&Container],
+    plan: &Plan,
+    has_init: bool,
+) -> ContainerStatus {
     let newest = found.first().copied();
     let waiting = plan.waiting.get(&spec.name);
     let mut status = ContainerStatus {
@@ -114,6 +162,7 @@ fn container_status(spec: &ContainerSpec, found: &[&Container], plan: &Plan) -> 
         }
         (_, Some(waiting)) => wait(&waiting.reason, Some(waiting.message.clone())),
         (Some(ContainerState::Exited(_)), None) => newest.and_then(terminated).unwrap_or_default(),
+        _ if has_init => wait("PodInitializing", None),
         _ => wait("ContainerCreating", None),
     });
     // What ended before the state that is shown.
@@ -160,7 +209,8 @@ fn terminated(container: &Container) -> Option<ApiState> {
 fn conditions(
     sandbox: Option<&Sandbox>,
     phase: &str,
-    containers: &[ContainerStatus],
+    initialized: Judged,
+    containers: &[&ContainerStatus],
     previous: Option<&Arc<PodStatus>>,
     now: Timestamp,
 ) -> Vec<PodCondition> {
@@ -176,7 +226,6 @@ fn conditions(
         let message = Some(format!("containers with unready status: [{}]", unready.join(" ")));
         Judged { holds: false, reason: Some("ContainersNotReady"), message }
     };
-    let initialized = Judged { holds: true, reason: completed.then_some("PodCompleted"), message: None };
     [
         ("PodReadyToStartContainers", Judged::plain(sandbox.is_some_and(|s| s.ready))),
         ("Initialized", initialized),

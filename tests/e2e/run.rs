@@ -224,3 +224,73 @@ fn the_restart_policy_decides_what_happens_after_an_exit() {
         assert_eq!(attempts, [0], "{pod}");
     }
 }
+
+#[test]
+fn init_containers_run_in_order_and_sidecars_beside_the_pod() {
+    let rig = Rig::new();
+    let made = rig.dir().join("made");
+    let text = format!(
+        r#"
+apiVersion: v1
+kind: Pod
+metadata: {{name: stages}}
+spec:
+  restartPolicy: OnFailure
+  terminationGracePeriodSeconds: 1
+  volumes:
+  - {{name: scratch, emptyDir: {{}}}}
+  - {{name: made, hostPath: {{path: {made}, type: DirectoryOrCreate}}}}
+  initContainers:
+  - name: first
+    image: {BUSYBOX}
+    # Fails once, and is run again.
+    command: [sh, -c, 'echo -n x >> /scratch/tries; [ "$(cat /scratch/tries)" = xx ]']
+    volumeMounts: [{{name: scratch, mountPath: /scratch}}]
+  - name: proxy
+    image: {BUSYBOX}
+    restartPolicy: Always
+    command: [sh, -c, 'trap "exit 0" TERM; touch /scratch/proxy; sleep 1000 & wait']
+    volumeMounts: [{{name: scratch, mountPath: /scratch}}]
+  - name: last
+    image: {BUSYBOX}
+    command: [sh, -c, 'until [ -e /scratch/proxy ]; do sleep 0.1; done']
+    volumeMounts: [{{name: scratch, mountPath: /scratch}}]
+  containers:
+  - name: main
+    image: {BUSYBOX}
+    command: [sh, -c, 'touch /made/here; until [ -e /made/go ]; do sleep 0.1; done']
+    volumeMounts: [{{name: made, mountPath: /made}}]
+"#,
+        made = made.display()
+    );
+    rig.write_manifest("stages.yaml", &text);
+    let _agent = rig.start_agent(&[]);
+    rig.wait("the container to run", || made.join("here").exists());
+    let seen = rig.containers_of("stages-node1");
+    let of = |name: &str, attempt| {
+        seen.iter()
+            .find(|c| c.name == name && c.attempt == attempt)
+            .unwrap_or_else(|| panic!("no {name} {attempt}"))
+    };
+    assert_eq!((of("first", 0).exit_code, of("first", 1).exit_code, of("last", 0).exit_code), (1, 0, 0));
+    assert!(of("first", 1).finished_at <= of("proxy", 0).started_at);
+    assert!(of("proxy", 0).started_at <= of("last", 0).started_at);
+    assert!(of("last", 0).finished_at <= of("main", 0).started_at);
+    assert_eq!(of("proxy", 0).state, ContainerState::Running);
+
+    // A sidecar that dies comes back; the container beside it is left alone.
+    rig.kill_process(of("proxy", 0).pid);
+    let proxies = || rig.containers_of("stages-node1").into_iter().filter(|c| c.name == "proxy");
+    rig.wait("the sidecar's successor", || {
+        proxies().any(|c| c.attempt == 1 && c.state == ContainerState::Running)
+    });
+    assert_eq!(rig.wait_running("stages-node1", "main").id, of("main", 0).id);
+
+    // A pod that is done does not live on for its sidecar.
+    fs::write(made.join("go"), "").expect("let the container end");
+    rig.wait("the pod to be done", || rig.ready_sandboxes("default", "stages-node1").is_empty());
+    assert!(proxies().all(|c| c.state == ContainerState::Exited));
+    rig.wait("the phase", || {
+        rig.pod("stages-node1").is_some_and(|pod| pod["status"]["phase"] == "Succeeded")
+    });
+}

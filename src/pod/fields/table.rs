@@ -9,6 +9,7 @@ pub(super) const HONOURED: &[&str] = &[
     "metadata.uid",
     "metadata.labels",
     "metadata.annotations",
+    "spec.initContainers[].restartPolicy",
     "spec.containers[].name",
     "spec.containers[].image",
     "spec.containers[].imagePullPolicy",
@@ -72,7 +73,6 @@ pub(super) const NOT_YET: &[&str] = &[
 
 /// Fields without which a pod is another pod.
 pub(super) const REFUSED: &[&str] = &[
-    "spec.initContainers",
     "spec.ephemeralContainers",
     "spec.containers[].env[].valueFrom.configMapKeyRef",
     "spec.containers[].env[].valueFrom.fileKeyRef",

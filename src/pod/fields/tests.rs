@@ -25,7 +25,7 @@ fn fields_are_reported_by_their_path() {
             "nodeSelector": {"a": "b"},
             "securityContext": {},
             "activeDeadlineSeconds": 5,
-            "initContainers": [{"name": "i"}],
+            "initContainers": [{"name": "i", "restartPolicy": "Always", "lifecycle": {"preStop": {}}, "envFrom": [{}]}],
             "imagePullSecrets": [],
             "unknown": 1,
             "containers": [
@@ -46,6 +46,7 @@ fn fields_are_reported_by_their_path() {
         "spec.activeDeadlineSeconds: not honoured yet",
         "spec.containers[0].livenessProbe: not honoured yet",
         "spec.containers[0].resources: not honoured yet",
+        "spec.initContainers[0].lifecycle: not honoured yet",
         "spec.volumes[1].emptyDir.medium: not honoured yet",
         "spec.volumes[1].emptyDir.sizeLimit: not honoured yet",
     ];
@@ -53,7 +54,7 @@ fn fields_are_reported_by_their_path() {
     let refusals = [
         "spec.containers[1].env[2].valueFrom.secretKeyRef: not supported yet",
         "spec.containers[1].volumeMounts[0].subPath: not supported yet",
-        "spec.initContainers: not supported yet",
+        "spec.initContainers[0].envFrom: not supported yet",
         "spec.volumes[3].downwardAPI: not supported yet",
     ];
     assert_eq!(lines(&report.refusals), refusals);
@@ -124,6 +125,7 @@ fn the_table_knows_every_field_of_a_pod() {
         ("", fields_of::<Pod>()),
         ("metadata.", fields_of::<ObjectMeta>()),
         ("spec.", fields_of::<PodSpec>()),
+        ("spec.initContainers[].", fields_of::<Container>()),
         ("spec.containers[].", fields_of::<Container>()),
         ("spec.containers[].env[].", fields_of::<EnvVar>()),
         ("spec.containers[].env[].valueFrom.", fields_of::<EnvVarSource>()),

@@ -1,5 +1,7 @@
 //! Tables for every part of a status, and the statuses that kubelet 1.36 served.
 
+mod init;
+
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
