@@ -146,10 +146,10 @@ fn default_volume(volume: &mut Volume) {
     if let Some(host_path) = &mut volume.host_path {
         host_path.type_.get_or_insert_default();
     }
-    if let Some(limit) = volume.empty_dir.as_mut().and_then(|empty_dir| empty_dir.size_limit.as_mut()) {
-        if let Ok(amount) = Amount::parse(&limit.0) {
-            limit.0 = amount.to_string();
-        }
+    if let Some(limit) = volume.empty_dir.as_mut().and_then(|empty_dir| empty_dir.size_limit.as_mut())
+        && let Ok(amount) = Amount::parse(&limit.0)
+    {
+        limit.0 = amount.to_string();
     }
     if let Some(config_map) = &mut volume.config_map {
         config_map.default_mode.get_or_insert(DEFAULT_MODE);

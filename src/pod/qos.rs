@@ -36,10 +36,10 @@ impl fmt::Display for QosClass {
 
 /// The class of a pod, with its defaults applied: resources of the pod itself decide where they are written.
 pub fn qos_class(spec: &PodSpec) -> QosClass {
-    if let Some(resources) = &spec.resources {
-        if !is_empty(resources) {
-            return class_of(resources);
-        }
+    if let Some(resources) = &spec.resources
+        && !is_empty(resources)
+    {
+        return class_of(resources);
     }
     let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
     let classes = containers.map(|c| c.resources.as_ref().map_or(QosClass::BestEffort, class_of));
