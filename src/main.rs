@@ -5,6 +5,10 @@ use std::process::ExitCode;
 use rkubelet::agent;
 use rkubelet::config::{self, Invocation};
 use tracing::{Level, error, warn};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::layer;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// The command line or the configuration is at fault (sysexits' EX_USAGE).
 const USAGE: u8 = 64;
@@ -22,6 +26,7 @@ fn main() -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
+    abort_on_panic();
     start_logging(config.verbosity);
     for warning in &config.warnings {
         warn!("{warning}");
@@ -42,5 +47,19 @@ fn start_logging(verbosity: u32) {
         4..=5 => Level::DEBUG,
         _ => Level::TRACE,
     };
-    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false).init();
+    // A log that cannot be written (a full disk, a closed pipe) is no reason to stop looking after pods.
+    let lines = layer().with_writer(std::io::stderr).with_target(false).log_internal_errors(false);
+    // Ours at the level asked for; what the libraries have to say is for them, unless it is serious.
+    let ours = Targets::new().with_default(Level::WARN).with_target("rkubelet", level);
+    tracing_subscriber::registry().with(lines).with(ours).init();
+}
+
+/// A panic ends the agent at once, also one in a task that nobody awaits: whoever supervises it starts it again, and
+/// the pods do not notice.
+fn abort_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::abort();
+    }));
 }

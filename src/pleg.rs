@@ -15,7 +15,7 @@ use smol::{Executor, Timer};
 use tracing::{debug, info, warn};
 
 use crate::cri::proto::{ContainerState, PodSandboxState};
-use crate::cri::{CriClient, CriError, ErrorClass};
+use crate::cri::{CriClient, CriError, ErrorClass, TaskExits};
 use crate::pod::{ContainerId, SandboxId, Source, keys};
 use crate::sync_loop::Event;
 use diff::{Listed, NodeList, Seen};
@@ -61,16 +61,15 @@ pub async fn run_pleg(
     let mut watch = Watch { cri, endpoint, inbox, executor, period: relist, has_events: true, was_up: None };
     while !watch.inbox.is_closed() {
         let error = watch.follow().await;
-        match error.class {
-            ErrorClass::Unavailable | ErrorClass::Timeout => watch.report_down(&error).await,
-            _ if watch.has_events => {
-                warn!(%error, every = ?FAST_RELIST, "the runtime tells of no exits: listing instead");
-                watch.has_events = false;
-                watch.period = FAST_RELIST;
-                continue;
-            }
-            _ => watch.report_down(&error).await,
+        let away = matches!(error.class, ErrorClass::Unavailable | ErrorClass::Timeout);
+        if error.op == TaskExits::OP && !away {
+            warn!(%error, every = ?FAST_RELIST, "the runtime tells of no exits: listing instead");
+            watch.has_events = false;
+            continue;
         }
+        watch.report_down(&error).await;
+        // Another runtime may come back than went.
+        watch.has_events = true;
         Timer::after(RETRY).await;
     }
 }
@@ -108,7 +107,8 @@ impl Watch {
 
     async fn list_again_and_again(&mut self) -> CriError {
         // An exit just before the subscription may not be in the first list yet: close together at first.
-        let mut wait = FAST_RELIST.min(self.period);
+        let period = if self.has_events { self.period } else { FAST_RELIST };
+        let mut wait = FAST_RELIST.min(period);
         loop {
             match list_node(&self.cri).await {
                 Ok(list) => {
@@ -121,7 +121,7 @@ impl Watch {
                 Err(error) => return error,
             }
             Timer::after(wait).await;
-            wait = wait.saturating_mul(4).min(self.period);
+            wait = wait.saturating_mul(4).min(period);
         }
     }
 
@@ -151,7 +151,8 @@ async fn pass_on(cri: CriClient, inbox: Sender<Event>, id: ContainerId) {
 /// The runtime still says that this container, or sandbox, runs.
 async fn runs(cri: &CriClient, id: &ContainerId) -> bool {
     match cri.container_status(id).await {
-        Ok(status) => status.state == ContainerState::ContainerRunning as i32,
+        // While it is being started it counts as created, though it may have ended by now.
+        Ok(status) => status.state != ContainerState::ContainerExited as i32,
         Err(error) if error.class == ErrorClass::NotFound => {
             let sandbox = cri.pod_sandbox_status(&SandboxId(id.0.clone())).await;
             sandbox.is_ok_and(|status| status.state == PodSandboxState::SandboxReady as i32)

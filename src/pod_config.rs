@@ -59,9 +59,14 @@ impl PodConfig {
     }
 
     /// Nothing more can be wanted than what is: a running pod of that origin that is not wanted may be ended.
-    /// A source that this agent was not given holds nothing.
+    /// Of a source that this agent was not given nothing is known: a typing error must not end its pods.
     pub fn is_settled(&self, source: Source) -> bool {
-        !self.expected.contains(&source) || self.snapshots.get(&source).is_some_and(|s| s.complete)
+        self.snapshots.get(&source).is_some_and(|s| s.complete)
+    }
+
+    /// The agent was given this source.
+    pub fn expects(&self, source: Source) -> bool {
+        self.expected.contains(&source)
     }
 
     /// Every source is settled.
@@ -167,9 +172,9 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_was_not_given_is_settled_and_an_incomplete_one_is_not() {
+    fn nothing_is_known_of_a_source_that_was_not_given_or_is_incomplete() {
         let mut mux = PodConfig::new([Source::File]);
-        assert!(mux.is_settled(Source::Api) && !mux.is_settled(Source::File));
+        assert!(!mux.is_settled(Source::Api) && !mux.is_settled(Source::File));
         mux.apply(Snapshot { complete: false, ..snapshot(Source::File, vec![]) });
         assert!(!mux.is_settled(Source::File));
     }

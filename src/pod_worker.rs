@@ -63,6 +63,7 @@ pub async fn run_pod_worker(context: Context, name: PodName, inbox: Receiver<Wis
         made: BTreeSet::new(),
         setback: Setback::default(),
         last: Vec::new(),
+        ending: false,
     };
     let Some(mut wish) = worker.mailbox.next().await else { return };
     loop {
@@ -107,6 +108,8 @@ struct Worker {
     setback: Setback,
     /// The steps that were just carried out: to need them again at once is no progress.
     last: Vec<Step>,
+    /// An end has begun and is to be finished: what it stopped did not complete by itself.
+    ending: bool,
 }
 
 /// Failures in a row, other than those of starts.
@@ -129,8 +132,12 @@ impl Worker {
             // Dismissed while it looked: what it sees may be the next worker's.
             return Next::Rest(None);
         }
+        if self.ending && observed.is_empty() {
+            self.ending = false;
+        }
         let now = Timestamp::now();
-        let plan = plan_pod(want, &observed, &self.history, self.context.crash_loop, now);
+        let first = if self.ending { &Want::Stop } else { want };
+        let plan = plan_pod(first, &observed, &self.history, self.context.crash_loop, now);
         self.report(want, &observed, &plan, now).await;
         let stuck = !plan.steps.is_empty() && plan.steps == self.last;
         self.last.clear();
@@ -144,6 +151,7 @@ impl Worker {
             }
             return Next::Rest(plan.wake_in);
         }
+        self.ending |= *want == Want::Stop;
         for step in &plan.steps {
             // A newer wish makes the rest of this plan stale.
             if self.mailbox.has_other_than(wish) {
@@ -289,7 +297,7 @@ impl Worker {
     /// A step failed: look again after a while.
     fn set_back(&mut self, what: &str, error: &StepError) -> Next {
         if let StepError::Cri(cause) = error
-            && cause.class == crate::cri::ErrorClass::Unavailable
+            && cause.is_away()
         {
             // Said once for the whole node, by whoever watches the runtime.
             debug!(pod = %self.name, %error, "runtime is away");

@@ -227,6 +227,15 @@ impl SyncLoop {
         orphans.into_iter().map(|name| self.wish(name, Want::Stop)).collect()
     }
 
+    /// Pods of a source that this agent was not given: they run, and nobody looks after them.
+    pub fn left_alone(&self) -> Vec<&PodName> {
+        let listed = self.listed.iter().flatten();
+        listed
+            .filter(|(_, l)| l.source.is_some_and(|s| !self.config.expects(s)))
+            .map(|(name, _)| name)
+            .collect()
+    }
+
     fn wish(&mut self, name: PodName, want: Want) -> Command {
         self.wishes += 1;
         let wish = Wish { number: self.wishes, want };

@@ -44,6 +44,11 @@ impl CriError {
         Self { op, class: ErrorClass::of(status), code: status.code(), message: message(status) }
     }
 
+    /// There is no runtime to speak of: it cannot be reached, or its CRI service is switched off.
+    pub fn is_away(&self) -> bool {
+        matches!(self.class, ErrorClass::Unavailable | ErrorClass::Unimplemented)
+    }
+
     /// An answer that lacks what `op` promises.
     pub(super) fn incomplete(op: &'static str, missing: &'static str) -> Self {
         Self {

@@ -15,8 +15,6 @@ use super::proto::event_service::{Envelope, SubscribeRequest};
 use super::proto::task_events::TaskExit;
 use crate::pod::id::ContainerId;
 
-const OP: &str = "Subscribe";
-
 /// containerd's CRI plugin keeps its containers in this namespace.
 const FILTER: &str = "namespace==k8s.io,topic==\"/tasks/exit\"";
 
@@ -39,6 +37,9 @@ impl std::fmt::Debug for TaskExits {
 }
 
 impl TaskExits {
+    /// The operation that its errors name.
+    pub const OP: &'static str = "Subscribe";
+
     pub(super) fn new(mut client: EventsClient<Channel>) -> Self {
         let request = Request::new(SubscribeRequest { filters: vec![FILTER.to_owned()] });
         Self { state: State::Opening(Box::pin(async move { client.subscribe(request).await })) }
@@ -74,7 +75,7 @@ impl TaskExits {
                     self.state = State::Ended;
                     let closed = || Status::unavailable("the event stream was closed");
                     return Err(CriError::from_status(
-                        OP,
+                        Self::OP,
                         &ended.and_then(Result::err).unwrap_or_else(closed),
                     ));
                 }

@@ -10,9 +10,9 @@ use k8s_openapi::api::core::v1::Container;
 
 use super::{Runtime, StepError, logs};
 use crate::backoff::Backoff;
+use crate::cri::CriError;
 use crate::cri::convert::{self, Prepared};
 use crate::cri::proto::{Mount, PodSandboxConfig};
-use crate::cri::{CriError, ErrorClass};
 use crate::observed::Sandbox;
 use crate::plan::{RemoveContainer, StartContainer, StopContainer, Waiting};
 use crate::pod::{
@@ -42,7 +42,7 @@ pub enum StartError {
 impl StartError {
     /// A call that failed, with kubelet's reason for it.
     pub(super) fn cri(reason: &str, error: CriError) -> Self {
-        if error.class == ErrorClass::Unavailable {
+        if error.is_away() {
             return Self::Away(error);
         }
         Self::refused(reason, error.message)
@@ -204,7 +204,7 @@ impl Runtime {
             .map_err(|error| StartError::cri("CreateContainerError", error))
     }
 
-    /// Starts a created container and links its log.
+    /// Links the log of a created container and starts it.
     ///
     /// # Errors
     /// When the runtime refuses.
@@ -215,14 +215,14 @@ impl Runtime {
         start: &StartContainer,
         id: &ContainerId,
     ) -> Result<(), StartError> {
-        self.cri.start_container(id).await.map_err(|error| StartError::cri("RunContainerError", error))?;
         let log = self.dirs.log(&pod.name, &pod.uid, container, start.attempt);
         let link = self.dirs.log_link(&pod.name, container, id);
-        // Collectors lose a log without its link; the container is none the worse.
+        // Before it starts, so that none goes without. Collectors lose a log without its link; the container is
+        // none the worse.
         if let Err(error) = smol::unblock(move || logs::link_log(&link, &log)).await {
             tracing::warn!(pod = %pod.name, container, error = chain(&error), "cannot link the log");
         }
-        Ok(())
+        self.cri.start_container(id).await.map_err(|error| StartError::cri("RunContainerError", error))
     }
 
     async fn sandbox_config(&self, pod: &Pod, attempt: u32) -> Result<PodSandboxConfig, StepError> {

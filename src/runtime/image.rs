@@ -1,10 +1,14 @@
 //! Sees to it that a container's image is there.
 
+use std::time::Duration;
+
 use super::{Runtime, StartError};
 use crate::backoff::Backoff;
-use crate::cri::ErrorClass;
 use crate::cri::proto::PodSandboxConfig;
 use crate::plan::Waiting;
+
+/// How often to look for an image that may not be pulled: somebody is likely to bring it.
+const ABSENT: Backoff = Backoff { base: Duration::from_secs(5), cap: Duration::from_secs(5) };
 
 /// What to do about an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +50,7 @@ impl Runtime {
         match (choose(policy, found.is_some()), found) {
             (Choice::Use, Some(found)) => Ok(found.id),
             (Choice::Refuse, _) => Err(StartError::Refused {
-                backoff: Backoff::PULL,
+                backoff: ABSENT,
                 waiting: Waiting {
                     reason: "ErrImageNeverPull".into(),
                     message: format!("Container image \"{image}\" is not present with pull policy of Never"),
@@ -54,9 +58,9 @@ impl Runtime {
             }),
             _ => {
                 tracing::info!(image, "pulling image");
-                self.cri.pull_image(image, None, sandbox).await.map_err(|error| match error.class {
-                    ErrorClass::Unavailable => StartError::Away(error),
-                    _ => StartError::Refused {
+                self.cri.pull_image(image, None, sandbox).await.map_err(|error| match error.is_away() {
+                    true => StartError::Away(error),
+                    false => StartError::Refused {
                         backoff: Backoff::PULL,
                         waiting: Waiting {
                             reason: "ImagePullBackOff".into(),

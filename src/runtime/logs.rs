@@ -1,11 +1,15 @@
 //! The directories, logs and links of a pod on disk. Blocking: called through `smol::unblock`.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use super::StepError;
+
+const MOUNTS: &str = "/proc/self/mountinfo";
 
 /// Makes a directory and its parents, with this mode.
 pub(crate) fn make_dir(path: &Path, mode: u32) -> Result<(), StepError> {
@@ -56,25 +60,45 @@ pub(crate) fn remove_file(path: &Path) -> Result<(), StepError> {
 
 /// Removes a directory with all that is in it, unless something is mounted there.
 pub(crate) fn remove_tree(dir: &Path) -> Result<(), StepError> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo")
-        .map_err(on("cannot read", Path::new("/proc/self/mountinfo")))?;
-    if let Some(mount) = mount_under(&mounts, dir) {
+    // The kernel lists mounts by their real path.
+    let real = match fs::canonicalize(dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        real => real.map_err(on("cannot resolve", dir))?,
+    };
+    let mounts = fs::read_to_string(MOUNTS).map_err(on("cannot read", Path::new(MOUNTS)))?;
+    if let Some(mount) = mount_under(&mounts, &real) {
         return Err(StepError::Mounted { mount, dir: dir.to_owned() });
     }
-    match fs::remove_dir_all(dir) {
+    match fs::remove_dir_all(&real) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         done => done.map_err(on("cannot remove", dir)),
     }
 }
 
-/// The first mount point at or under a directory.
+/// The first mount point at or under a directory, which is given by its real path.
 fn mount_under(mountinfo: &str, dir: &Path) -> Option<PathBuf> {
-    // The fifth field; spaces and such are written as octal escapes, and no path of ours has any.
-    mountinfo
-        .lines()
-        .filter_map(|line| line.split(' ').nth(4))
-        .map(PathBuf::from)
-        .find(|mount| mount.starts_with(dir))
+    let mounts = mountinfo.lines().filter_map(|line| line.split(' ').nth(4));
+    mounts.map(unescape).find(|mount| mount.starts_with(dir))
+}
+
+/// mountinfo writes space, tab, newline and backslash as three octal digits.
+fn unescape(field: &str) -> PathBuf {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        let code = tail.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) if *first == b'\\' => {
+                bytes.push(byte);
+                rest = &tail[3..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    PathBuf::from(OsString::from_vec(bytes))
 }
 
 /// Names what failed.
@@ -96,6 +120,8 @@ mod tests {
         );
         assert_eq!(mount_under(info, Path::new("/var/lib/kubelet/pods/ab")), None);
         assert_eq!(mount_under(info, Path::new("/var/lib/kubelet/pods/a/volumes/xy")), None);
+        let spaced = r"36 25 0:31 / /my\040root/pods/a\134b/x rw - tmpfs tmpfs rw";
+        assert_eq!(mount_under(spaced, Path::new("/my root/pods")), Some(r"/my root/pods/a\b/x".into()));
     }
 
     #[test]

@@ -21,13 +21,15 @@ use crate::pod_config::Snapshot;
 use crate::sync_loop::Event;
 use crate::view::Outcome;
 use files::{Change, Files};
-use scan::{Known, Reading};
+use scan::{DirStamp, Known, Reading};
 use watch::Watch;
 
 /// How soon a directory that is missing is looked for again.
 const MISSING: Duration = Duration::from_secs(1);
 /// How long a file must be gone to count as removed: editors and `rm a; cp b a` take it away for a moment.
 const GONE: Duration = Duration::from_millis(150);
+/// The same in a directory that has taken the place of another: it may be on its way to being filled.
+const REPLACED: Duration = Duration::from_secs(3);
 /// The shortest time between two readings, however many events come.
 const BREATH: Duration = Duration::from_millis(20);
 
@@ -47,12 +49,13 @@ pub struct DirSource {
 /// Reads and watches until the inbox is closed.
 pub async fn run_dir(source: DirSource, inbox: Sender<Event>) {
     let rescan = source.rescan;
-    let mut state = State { source, files: Files::default(), known: Known::default(), watch: Watch::new() };
+    let (files, known, watch) = (Files::default(), Known::default(), Watch::new());
+    let mut state = State { source, files, known, watch, directory: None };
     while !inbox.is_closed() {
         // Files may lie on a slow disk, and manifests may be large: nobody else waits for them.
         let (mut now, mut round) = smol::unblock(move || state.read()).await;
         if round.lost_files {
-            Timer::after(GONE).await;
+            Timer::after(if round.replaced { REPLACED } else { GONE }).await;
             (now, round) = smol::unblock(move || now.read()).await;
         }
         let is_there = round.is_there;
@@ -75,11 +78,16 @@ struct State {
     files: Files,
     known: Known,
     watch: Watch,
+    /// The directory that was last read.
+    directory: Option<DirStamp>,
 }
 
 /// One reading.
 struct Round {
     is_there: bool,
+    /// The path means another directory than it did.
+    replaced: bool,
+    directory: Option<DirStamp>,
     /// Files that were there are not.
     lost_files: bool,
     reading: Reading,
@@ -91,18 +99,27 @@ impl State {
     /// Watches and reads. Blocking.
     fn read(mut self) -> (Self, Round) {
         // Watch first, read second: a change between the two is seen by one of them.
-        let is_there = self.watch.follow(&self.source.path);
-        let (reading, known) = scan::read(&self.source.path, &self.known, &self.watch.being_written());
+        let directory = self.watch.follow(&self.source.path);
+        let (mut reading, known) = scan::read(&self.source.path, &self.known, &self.watch.being_written());
+        let replaced = self.directory.is_some() && self.directory != directory;
         let lost_files = match &reading {
             Reading::Files(found) => self.files.paths().any(|path| !found.contains_key(path)),
             Reading::Unreadable(_) => false,
         };
-        (self, Round { is_there, lost_files, reading, known })
+        if replaced && lost_files && matches!(&reading, Reading::Files(found) if found.is_empty()) {
+            // What an unmounted directory leaves behind looks like this.
+            reading = Reading::Unreadable("an empty directory has taken its place".into());
+        }
+        let is_there = directory.is_some();
+        (self, Round { is_there, replaced, directory, lost_files, reading, known })
     }
 
     /// Decodes and judges. Takes its time with large manifests.
     fn judge(mut self, round: Round) -> (Self, (Vec<Change>, Option<Snapshot>)) {
         self.known = round.known;
+        if matches!(round.reading, Reading::Files(_)) {
+            self.directory = round.directory;
+        }
         let (source, seen) = (&self.source, Timestamp::now());
         let outcome = self.files.apply(round.reading, |path, bytes| {
             let path = path.to_string_lossy();

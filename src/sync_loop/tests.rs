@@ -174,6 +174,7 @@ fn orphans_end_only_on_evidence() {
     let mut state = SyncLoop::new([Source::File]);
     state.handle(config(&[], true));
     assert_eq!(on(&mut state, listed(strangers)), []);
+    assert_eq!(state.left_alone(), [&name("from-the-api")], "and says so");
 }
 
 #[test]

@@ -149,8 +149,8 @@ fn print_hints(rig: &Rig) {
     let socket = rig.endpoint().trim_start_matches("unix://").to_owned();
     println!("\nLook at it from another terminal, as root:");
     println!("  {enter} ctr -a {socket} -n k8s.io tasks ls      # what containerd runs");
-    println!("  {enter} busybox wget -qO- http://127.0.0.1:{READ_ONLY_PORT}/pods");
-    println!("  {enter} busybox wget -qO- http://127.0.0.1:10248/healthz");
+    println!("  {enter} curl -s http://127.0.0.1:{READ_ONLY_PORT}/pods");
+    println!("  {enter} curl -s http://127.0.0.1:10248/healthz");
     println!("  tail -f {}/*/*/0.log", rig.pod_logs_dir().display());
     println!("  tail -f {}/rkubelet-0.log", rig.dir().display());
     println!("Edit, add or remove manifests in {}", rig.manifest_dir().display());

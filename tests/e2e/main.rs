@@ -20,4 +20,5 @@ mod manifest;
 mod rig_itself;
 mod run;
 mod runtime_outage;
+mod safety;
 mod server;

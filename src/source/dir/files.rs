@@ -31,24 +31,60 @@ pub(super) enum Change {
 #[derive(Debug, Default)]
 pub(super) struct Files {
     files: BTreeMap<PathBuf, Held>,
-    /// Which file a pod's name belongs to.
-    owners: BTreeMap<PodName, PathBuf>,
-    /// Which file a UID belongs to: two pods with one UID would share their directories.
-    uids: BTreeMap<PodUid, PathBuf>,
+    claims: Claims,
     unreadable: Option<String>,
     spoken: bool,
 }
 
 #[derive(Debug)]
 struct Held {
-    /// The last good version.
+    /// The last valid version.
     good: Option<Arc<Pod>>,
+    /// The version that counts: the last valid one that clashed with no other file.
+    runs: Option<Arc<Pod>>,
     /// The judgement on the file as it is now, clashes aside.
     judged: Outcome,
     /// The judgement that was last said.
     said: Option<Outcome>,
     /// When the file came to be as it is.
     since: (i64, i64),
+}
+
+/// Which file has which name.
+#[derive(Debug, Default)]
+struct Claims {
+    names: BTreeMap<PodName, PathBuf>,
+    /// Two pods with one UID would share their directories.
+    uids: BTreeMap<PodUid, PathBuf>,
+}
+
+impl Claims {
+    fn has(&self, path: &Path) -> bool {
+        self.names.values().any(|owner| owner == path)
+    }
+
+    /// Takes a pod's name and UID, if both are free.
+    fn claim(&mut self, path: &Path, pod: &Pod) -> bool {
+        let free = !self.names.contains_key(&pod.name) && !self.uids.contains_key(&pod.uid);
+        if free {
+            self.names.insert(pod.name.clone(), path.to_owned());
+            self.uids.insert(pod.uid.clone(), path.to_owned());
+        }
+        free
+    }
+}
+
+/// Who may claim a name, in this order.
+#[derive(Clone, Copy)]
+enum Round {
+    Incumbents,
+    Movers,
+    Returned,
+    Newcomers,
+}
+
+impl Round {
+    const ALL: [Self; 4] = [Self::Incumbents, Self::Movers, Self::Returned, Self::Newcomers];
 }
 
 impl Files {
@@ -132,8 +168,13 @@ impl Files {
                 }
             },
         };
-        let held =
-            self.files.entry(path).or_insert(Held { good: None, judged: judged.clone(), said: None, since });
+        let held = self.files.entry(path).or_insert(Held {
+            good: None,
+            runs: None,
+            judged: judged.clone(),
+            said: None,
+            since,
+        });
         // The same instance read again is the pod that is known; an edit is worth saying even if it is accepted too.
         let same = matches!((&held.good, &good), (Some(a), Some(b)) if a.hash == b.hash && a.uid == b.uid);
         if good.is_some() && !same {
@@ -144,24 +185,34 @@ impl Files {
         held.judged = judged;
     }
 
-    /// Gives each name and UID to the file that had it, else to the one that is longest there.
+    /// Gives each name and UID to one file: to the one that has it; to one that gives up another for it; back to one
+    /// that may not have what it wants; at last to the one that is longest there.
     fn assign_names(&mut self) {
-        let files = &self.files;
-        let good = |path: &PathBuf| files.get(path).and_then(|held| held.good.as_ref());
-        self.owners.retain(|name, path| good(path).is_some_and(|pod| pod.name == *name));
-        self.uids.retain(|uid, path| good(path).is_some_and(|pod| pod.uid == *uid));
-        let mut by_age: Vec<_> = files.iter().collect();
-        by_age.sort_by_key(|(path, held)| (held.since, *path));
-        for (path, held) in by_age {
-            let Some(pod) = &held.good else { continue };
-            if self.uids.get(&pod.uid).is_some_and(|owner| owner != path) {
-                continue;
-            }
-            let owner = self.owners.entry(pod.name.clone()).or_insert_with(|| path.clone());
-            if owner == path {
-                self.uids.insert(pod.uid.clone(), path.clone());
+        let mut claims = Claims::default();
+        let mut by_age: Vec<_> = self.files.iter_mut().collect();
+        by_age.sort_by(|(a, left), (b, right)| (left.since, *a).cmp(&(right.since, *b)));
+        for round in Round::ALL {
+            for (path, held) in &mut by_age {
+                let candidate = match (round, &held.runs, &held.good) {
+                    (Round::Incumbents, Some(runs), Some(good)) if runs.name == good.name => &held.good,
+                    (Round::Movers, Some(_), Some(_)) | (Round::Newcomers, None, Some(_)) => &held.good,
+                    (Round::Returned, Some(_), _) => &held.runs,
+                    _ => continue,
+                };
+                if let Some(pod) = candidate.clone()
+                    && !claims.has(path)
+                    && claims.claim(path, &pod)
+                {
+                    held.runs = Some(pod);
+                }
             }
         }
+        for (path, held) in by_age {
+            if !claims.has(path) {
+                held.runs = None;
+            }
+        }
+        self.claims = claims;
     }
 
     /// The judgement on a file, clashes included.
@@ -172,10 +223,10 @@ impl Files {
                 field: field.into(),
                 reason: format!("{what} is already defined by {}", owner.display()),
             };
-            if let Some(owner) = self.owners.get(&good.name).filter(|owner| *owner != path) {
+            if let Some(owner) = self.claims.names.get(&good.name).filter(|owner| *owner != path) {
                 return Some(clash("metadata.name", format!("pod {pod}"), owner));
             }
-            if let Some(owner) = self.uids.get(&good.uid).filter(|owner| *owner != path) {
+            if let Some(owner) = self.claims.uids.get(&good.uid).filter(|owner| *owner != path) {
                 return Some(clash("metadata.uid", format!("UID {}", good.uid), owner));
             }
         }
@@ -183,7 +234,7 @@ impl Files {
     }
 
     fn snapshot(&self, readable: bool) -> Snapshot {
-        let owned = self.owners.values().filter_map(|path| self.files.get(path)?.good.clone());
+        let owned = self.files.values().filter_map(|held| held.runs.clone());
         let verdicts = self.files.keys().filter_map(|path| {
             let origin = path.to_string_lossy().into_owned();
             Some(Verdict { source: Source::File, origin, outcome: self.outcome(path)? })
@@ -278,6 +329,15 @@ mod tests {
             ("a clash", reading(&[("a", Some("p 2")), ("b", None)]), Some(("p@1", true))),
             ("the incumbent is edited", reading(&[("a", None), ("b", Some("p 3"))]), Some(("p@3", true))),
             ("the incumbent goes", reading(&[("a", None)]), Some(("p@2", true))),
+        ]);
+        run(vec![
+            ("two", reading(&[("a", Some("p 1")), ("b", Some("q 1"))]), Some(("p@1 q@1", true))),
+            (
+                "one wants the other's name: its last good stays",
+                reading(&[("a", None), ("b", Some("p 2"))]),
+                Some(("p@1 q@1", true)),
+            ),
+            ("and gets it when it is free", reading(&[("b", None)]), Some(("p@2", true))),
         ]);
         run(vec![
             ("two", reading(&[("a", Some("p 1")), ("b", Some("q 1"))]), Some(("p@1 q@1", true))),

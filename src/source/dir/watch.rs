@@ -77,8 +77,8 @@ impl Watch {
         Self { watcher: None, hints, sender, watched: None, writing: BTreeMap::new(), complained: false }
     }
 
-    /// Watches the directory that the path means now; false if there is none. Blocking.
-    pub(super) fn follow(&mut self, path: &Path) -> bool {
+    /// Watches the directory that the path means now; none if there is none. Blocking.
+    pub(super) fn follow(&mut self, path: &Path) -> Option<DirStamp> {
         let dir = scan::directory_of(path);
         let stamp = scan::dir_stamp(&dir);
         if stamp.is_none() || stamp != self.watched {
@@ -100,7 +100,7 @@ impl Watch {
                 Err(_) => {}
             }
         }
-        stamp.is_some()
+        stamp
     }
 
     fn start(&self, dir: &Path) -> notify::Result<RecommendedWatcher> {
