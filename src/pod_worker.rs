@@ -188,7 +188,13 @@ impl Worker {
             }
             (Step::StopSandbox(id), _) => runtime.cri.stop_pod_sandbox(id).await.map_err(StepError::from),
             (Step::RemoveContainer(container), _) => runtime.remove_container(&self.name, container).await,
-            (Step::RemoveInstance(uid), _) => runtime.remove_instance(&self.name, uid).await,
+            (Step::RemoveInstance(uid), _) => {
+                let removed = runtime.remove_instance(&self.name, uid).await;
+                if removed.is_ok() {
+                    self.made.remove(uid);
+                }
+                removed
+            }
             (Step::RemoveSandbox(id), _) => runtime.cri.remove_pod_sandbox(id).await.map_err(StepError::from),
             (Step::CreateSandbox { attempt }, Want::Run(pod)) => {
                 return self.create_sandbox(pod, *attempt).await;
