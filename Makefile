@@ -8,7 +8,12 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 # The tests and the demo make namespaces: they are built as the user, and run as root.
 AS_ROOT := $(if $(SUDO),$(SUDO) -E env "PATH=$(PATH)")
 
-.PHONY: help deps toolchain build lint unit e2e test demo clean
+# What the release binary may weigh: a twentieth of the Go kubelet. Raise it knowingly.
+MAX_BYTES := 4194304
+MAX_CRATES := 125
+TARGET_DIR = $$($(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
+
+.PHONY: help deps toolchain build lint unit e2e size test demo clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,11 +48,17 @@ e2e: deps ## Run the end-to-end tests on a private containerd (as root)
 	$(CARGO) test --locked --no-run --tests
 	$(AS_ROOT) $(CARGO) test --locked --test '*'
 
-test: deps lint unit e2e ## Do all of the above: what CI runs
+size: build ## Hold the release binary and the number of its crates to their limits
+	@binary=$(TARGET_DIR)/release/rkubelet; bytes=$$(stat -c %s $$binary); \
+	crates=$$($(CARGO) tree --locked -e normal --prefix none | sed 's/ (.*//' | sort -u | wc -l); \
+	echo "$$binary: $$bytes bytes of $(MAX_BYTES), $$crates crates of $(MAX_CRATES)"; \
+	test $$bytes -le $(MAX_BYTES) && test $$crates -le $(MAX_CRATES)
+
+test: deps lint unit e2e size ## Do all of the above: what CI runs
 
 demo: deps ## Run the examples on a private containerd until Ctrl-C, or for DEMO_SECONDS=N
 	$(CARGO) build --locked --bin rkubelet --example demo
-	@$(AS_ROOT) $$($(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug/examples/demo
+	@$(AS_ROOT) $(TARGET_DIR)/debug/examples/demo
 
 clean: ## Remove what was built
 	$(CARGO) clean
