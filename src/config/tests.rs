@@ -16,7 +16,7 @@ const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConf
 
 fn resolve_on(host: &str, body: &str, arguments: &[&str]) -> Result<Config, String> {
     let text = |error: super::ConfigError| error.to_string();
-    let flags = Flags::parse(arguments.iter().map(OsString::from), Path::new("/work")).map_err(text)?;
+    let flags = Flags::parse(arguments.iter().map(OsString::from), Path::new("/cwd")).map_err(text)?;
     let mut files = KubeletConfiguration::default();
     files.merge_file(&format!("{HEAD}{body}"), Path::new("/etc/config.yaml")).map_err(text)?;
     Config::resolve(files, &flags, host).map_err(text)
@@ -145,7 +145,7 @@ fn flags_win_over_the_file() {
     );
     assert_eq!(config.max_pods, 20);
     assert_eq!(config.healthz_port, None);
-    assert_eq!(config.pod_manifest_path, Some(PathBuf::from("/work/m")));
+    assert_eq!(config.pod_manifest_path, Some(PathBuf::from("/cwd/m")));
     assert_eq!(config.verbosity, 4);
     assert_eq!(config.cluster_dns, ["10.0.0.2".parse::<std::net::IpAddr>().unwrap()]);
     assert_eq!(

@@ -94,11 +94,11 @@ mod tests {
 
     #[test]
     fn policies_as_kubelet_has_them() {
-        let host = parse_resolv_conf("# ours\nnameserver 10.255.255.53\nsearch lan .\noptions edns0\n");
+        let host = parse_resolv_conf("# ours\nnameserver 192.0.2.53\nsearch lan .\noptions edns0\n");
         assert_eq!(host.searches, ["lan"]);
         let cluster = ClusterDns { servers: vec!["10.96.0.10".into()], domain: "cluster.local".into() };
         let first = ["10.96.0.10 | default.svc.cluster.local svc.cluster.local cluster.local lan | ndots:5"];
-        let own = ["10.255.255.53 | lan | edns0"];
+        let own = ["192.0.2.53 | lan | edns0"];
         let cases = [
             ("ClusterFirst", false, true, first),
             ("ClusterFirst", true, true, own),

@@ -15,7 +15,7 @@ use crate::config::kubelet_configuration::field_at;
 const KUBELET_FLAGS: &str = include_str!("../../../tests/fixtures/kubelet-flags.txt");
 
 fn parse(arguments: &[&str]) -> Result<Flags, String> {
-    Flags::parse(arguments.iter().map(OsString::from), Path::new("/work")).map_err(|error| error.to_string())
+    Flags::parse(arguments.iter().map(OsString::from), Path::new("/cwd")).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn flags_have_the_syntax_of_pflag() {
         (&["--version=raw"], "version", json!("raw")),
         (&["--version=false"], "version", json!(false)),
         (&["--sync-frequency", "1m30s"], "sync-frequency", json!("1m30s")),
-        (&["--root-dir", "state"], "root-dir", json!("/work/state")),
+        (&["--root-dir", "state"], "root-dir", json!("/cwd/state")),
         (&["--pod-manifest-path="], "pod-manifest-path", json!("")),
         (
             &["--cluster-dns=10.0.0.1", "--cluster-dns=10.0.0.2"],

@@ -81,7 +81,7 @@ fn decoded(manifest: &str) -> Pod {
 /// As the effects of `runtime` would call it on the recording node.
 fn our_sandbox(pod: &Pod) -> Value {
     let cluster = ClusterDns { servers: vec!["10.96.0.10".into()], domain: "cluster.local".into() };
-    let host = parse_resolv_conf("nameserver 10.255.255.53\n");
+    let host = parse_resolv_conf("nameserver 192.0.2.53\n");
     let dns = pod_dns(&pod.spec, &pod.name.namespace, &cluster, host);
     let logs = dirs().logs(&pod.name, &pod.uid);
     json::sandbox(&sandbox_config(pod, 0, logs.to_str().unwrap(), dns))
