@@ -10,7 +10,8 @@ fn only_a_runtime_that_is_away_is_no_fault_of_the_pod() {
         (Code::Unavailable, None),
         (Code::DeadlineExceeded, Some("CreateContainerError")),
         (Code::NotFound, Some("CreateContainerError")),
-        (Code::Unimplemented, Some("CreateContainerError")),
+        // Its CRI service is switched off.
+        (Code::Unimplemented, None),
         (Code::Unknown, Some("CreateContainerError")),
     ];
     for (code, expect) in rows {
