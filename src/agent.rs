@@ -13,6 +13,7 @@ use std::time::Duration;
 use async_channel::{Receiver, Sender};
 use async_signal::{Signal, Signals};
 use futures_lite::{StreamExt, future};
+use smol::lock::RwLock;
 use smol::{Executor, Timer};
 use tracing::{info, warn};
 
@@ -35,6 +36,8 @@ use crate::view::Published;
 
 /// A loop that does not answer within this time does not turn.
 const PING_DEADLINE: Duration = Duration::from_secs(5);
+/// How long starts that are under way may take to come to their end when the agent is told to stop.
+const DRAIN_DEADLINE: Duration = Duration::from_secs(10);
 /// How often a port that cannot be had is tried again.
 const PORT_RETRY: Duration = Duration::from_secs(5);
 
@@ -98,6 +101,7 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
     }
 
     let crash_loop = Backoff::crash_loop(config.max_container_restart_period);
+    let ending = runtime.clone();
     let context = Context { runtime, reports: inbox.clone(), crash_loop };
     let turning = run_sync_loop(SyncLoop::new(sources), events, context, view);
     let notifier = notifier();
@@ -106,7 +110,7 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
     }
     notify(notifier.as_ref(), Notifier::ready);
     info!(node = config.node_name, version = env!("CARGO_PKG_VERSION"), "rkubelet is running");
-    smol::block_on(executor.run(future::or(turning, wait_for_end(signals))));
+    smol::block_on(executor.run(future::or(turning, wait_for_end(signals, ending))));
     notify(notifier.as_ref(), Notifier::stopping);
     info!("stopping; the pods keep running");
     Ok(())
@@ -136,6 +140,7 @@ fn runtime(
         resolv_conf: config.resolv_conf.clone(),
         metrics,
         executor,
+        starts: RwLock::new(()),
     })
 }
 
@@ -174,10 +179,11 @@ async fn run_sync_loop(mut state: SyncLoop, events: Receiver<Event>, context: Co
     }
 }
 
-async fn wait_for_end(mut signals: Signals) {
+async fn wait_for_end(mut signals: Signals, runtime: Arc<Runtime>) {
     if let Some(Ok(signal)) = signals.next().await {
         info!(?signal, "told to stop");
     }
+    runtime.drain(DRAIN_DEADLINE).await;
 }
 
 /// Asks the loop whether it turns; one that does not answer within `deadline` does not. Blocks, so it is for

@@ -10,8 +10,11 @@ mod observe;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use smol::Executor;
+use futures_lite::future;
+use smol::lock::RwLock;
+use smol::{Executor, Timer};
 
 use crate::cri::{CriClient, CriError};
 use crate::metrics::Metrics;
@@ -42,6 +45,20 @@ pub struct Runtime {
     pub metrics: Arc<Metrics>,
     /// Runs what goes on side by side.
     pub executor: Arc<Executor<'static>>,
+    /// Held for reading while a container is being started: see [`Runtime::drain`].
+    pub starts: RwLock<()>,
+}
+
+impl Runtime {
+    /// Lets the starts that are under way come to their end, and none begin any more: containerd kills a container
+    /// whose caller goes away while it starts.
+    pub async fn drain(&self, deadline: Duration) {
+        let drained = async { std::mem::forget(self.starts.write().await) };
+        let late = async {
+            Timer::after(deadline).await;
+        };
+        future::or(drained, late).await;
+    }
 }
 
 /// A step that failed.

@@ -222,6 +222,7 @@ impl Runtime {
         if let Err(error) = smol::unblock(move || logs::link_log(&link, &log)).await {
             tracing::warn!(pod = %pod.name, container, error = chain(&error), "cannot link the log");
         }
+        let _under_way = self.starts.read().await;
         self.cri.start_container(id).await.map_err(|error| StartError::cri("RunContainerError", error))
     }
 

@@ -31,12 +31,13 @@ pub(crate) fn pod(name: &str, spec: &str, script: &str) -> String {
 }
 
 /// A pod that tells in `journal`, a file that it shares with the test, when instance `instance` starts, is asked
-/// to end, and ends a second later.
+/// to end, and ends a second later. A lock, which a dead process gives up, shows two that run at the same time.
 pub(crate) fn journalled(rig: &Rig, name: &str, instance: &str) -> String {
     let dir = rig.dir().join("journal");
     std::fs::create_dir_all(&dir).expect("create the journal's directory");
     let script = format!(
         "trap 'echo asked {instance} >> /journal/{name}; sleep 1; echo end {instance} >> /journal/{name}; exit 0' TERM\n\
+         exec 9> /journal/{name}.lock; flock -n 9 || echo overlap {instance} >> /journal/{name}\n\
          echo start {instance} >> /journal/{name}\n\
          while :; do sleep 1000 & wait $!; done"
     );
