@@ -37,17 +37,19 @@ pub(crate) fn journalled(rig: &Rig, name: &str, instance: &str) -> String {
     std::fs::create_dir_all(&dir).expect("create the journal's directory");
     let script = format!(
         "trap 'echo asked {instance} >> /journal/{name}; sleep 1; echo end {instance} >> /journal/{name}; exit 0' TERM\n\
-         exec 9> /journal/{name}.lock; flock -n 9 || echo overlap {instance} >> /journal/{name}\n\
          echo start {instance} >> /journal/{name}\n\
          while :; do sleep 1000 & wait $!; done"
     );
     let text = pod(name, &format!("volumes: [{{name: j, hostPath: {{path: {}}}}}]", dir.display()), &script);
     let text = text.replace("terminationGracePeriodSeconds: 1", "terminationGracePeriodSeconds: 20");
+    let text = text.replace("    - sh\n", &format!("    - hold\n    - /journal/{name}.lock\n    - sh\n"));
     text.replace("    command:", "    volumeMounts: [{name: j, mountPath: /journal}]\n    command:")
 }
 
 /// What a [`journalled`] pod told.
 pub(crate) fn journal(rig: &Rig, name: &str) -> Vec<String> {
+    let met = rig.dir().join("journal").join(format!("{name}.lock.met"));
+    assert!(!met.exists(), "two containers of {name} ran at the same time\n{}", rig.report());
     let text = std::fs::read_to_string(rig.dir().join("journal").join(name)).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }

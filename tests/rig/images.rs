@@ -12,6 +12,7 @@ use super::machine::Machine;
 use super::{BUSYBOX, PAUSE, PUBLIC_BUSYBOX, containerd, needs};
 
 const PAUSE_SOURCE: &str = include_str!("pause.c");
+const HOLD_SOURCE: &str = include_str!("hold.c");
 /// Part of the template's name: raise it when the way of making it changes.
 const RECIPE: u32 = 2;
 
@@ -31,7 +32,8 @@ pub(crate) fn template() -> Template {
     let version =
         Command::new("containerd").arg("--version").output().expect("run containerd --version").stdout;
     let mut hash = Sha256::new();
-    for input in [&busybox, PAUSE_SOURCE.as_bytes(), &version, &RECIPE.to_be_bytes()] {
+    for input in [&busybox, PAUSE_SOURCE.as_bytes(), HOLD_SOURCE.as_bytes(), &version, &RECIPE.to_be_bytes()]
+    {
         hash.update(Sha256::digest(input));
     }
     let name = &hex(&hash.finalize())[..16];
@@ -56,12 +58,11 @@ pub(crate) fn build_dir() -> PathBuf {
 
 fn build(dir: &Path) {
     fs::create_dir_all(dir).expect("create the template");
-    let (source, pause) = (dir.join("pause.c"), dir.join("pause"));
-    fs::write(&source, PAUSE_SOURCE).expect("write pause.c");
-    run(Command::new("cc").args(["-static", "-Os", "-s", "-Wall", "-o"]).arg(&pause).arg(&source));
+    let pause = compile(dir, "pause", PAUSE_SOURCE);
+    let hold = compile(dir, "hold", HOLD_SOURCE);
 
     let archive = dir.join("images.tar");
-    write_archive(dir, &archive, &pause);
+    write_archive(dir, &archive, &pause, &hold);
     let machine = Machine::start(&pause);
     let no_root = dir.join("nothing");
     fs::create_dir(&no_root).expect("create an empty root");
@@ -76,11 +77,19 @@ fn build(dir: &Path) {
     run(Command::new("cp").arg("-a").arg(containerd::root(machine.dir())).arg(dir.join("root")));
 }
 
+/// Compiles a static program.
+fn compile(dir: &Path, name: &str, text: &str) -> PathBuf {
+    let (source, program) = (dir.join(format!("{name}.c")), dir.join(name));
+    fs::write(&source, text).expect("write a C program");
+    run(Command::new("cc").args(["-static", "-Os", "-s", "-Wall", "-o"]).arg(&program).arg(&source));
+    program
+}
+
 /// An OCI image layout with both images, as a tar file.
-fn write_archive(dir: &Path, archive: &Path, pause: &Path) {
+fn write_archive(dir: &Path, archive: &Path, pause: &Path, hold: &Path) {
     let layout = dir.join("layout");
     fs::create_dir_all(layout.join("blobs/sha256")).expect("create the image layout");
-    let busybox = busybox_files(&dir.join("busybox"));
+    let busybox = busybox_files(&dir.join("busybox"), hold);
     let manifests = [
         add_image(&layout, BUSYBOX, &busybox, &["/bin/sh"]),
         add_image(&layout, PUBLIC_BUSYBOX, &busybox, &["/bin/sh"]),
@@ -92,10 +101,11 @@ fn write_archive(dir: &Path, archive: &Path, pause: &Path) {
     pack(&layout, archive);
 }
 
-fn busybox_files(files: &Path) -> PathBuf {
+fn busybox_files(files: &Path, hold: &Path) -> PathBuf {
     let bin = files.join("bin");
     fs::create_dir_all(&bin).expect("create /bin");
     fs::copy(needs::busybox(), bin.join("busybox")).expect("copy busybox");
+    fs::copy(hold, bin.join("hold")).expect("copy hold");
     let applets = Command::new(needs::busybox()).arg("--list").output().expect("list the applets of busybox");
     for applet in String::from_utf8_lossy(&applets.stdout).lines().filter(|applet| *applet != "busybox") {
         symlink("busybox", bin.join(applet)).expect("link an applet");
