@@ -27,9 +27,12 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use rustix::process::Pid;
+
 pub(crate) use agent::Agent;
 pub(crate) use cri::{Container, ContainerSeen, ContainerState, Sandbox, SandboxSeen};
 pub(crate) use http::Reply;
+pub(crate) use images::build_dir;
 pub(crate) use machine::Machine;
 pub(crate) use wait::wait_until;
 
@@ -161,6 +164,11 @@ impl Rig {
         Agent::start(self, &[], &[], flags)
     }
 
+    /// Starts any program as the agent, with these flags only.
+    pub(crate) fn start_program(&self, program: &Path, flags: &[String]) -> Agent<'_> {
+        Agent::start_program(self, &[], program, flags)
+    }
+
     fn agent_flags(&self) -> Vec<String> {
         let path = |path: PathBuf| path.display().to_string();
         vec![
@@ -177,6 +185,11 @@ impl Rig {
         let mut containerd = self.containerd.lock().expect("the containerd slot");
         assert!(containerd.is_none(), "containerd runs already");
         *containerd = Some(containerd::Containerd::start(&self.machine));
+    }
+
+    /// The pid of containerd, outside.
+    pub(crate) fn containerd_pid(&self) -> Option<Pid> {
+        self.containerd.lock().expect("the containerd slot").as_ref().and_then(containerd::Containerd::pid)
     }
 
     /// Kills containerd; the containers and their shims run on.

@@ -1,0 +1,215 @@
+//! The benchmark: the Go kubelet, rkubelet and a bare CRI client do the same on the same machine, in turns.
+//!
+//! `make bench` builds everything and runs it; `docs/benchmark.md` tells the knobs. With the argument `soak`, it
+//! runs rkubelet alone under churn instead.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a benchmark talks to its user, has nothing to lose, and counts little things"
+)]
+
+#[path = "../rig/rig.rs"]
+mod rig;
+
+mod contestant;
+mod figures;
+mod limit;
+mod machine;
+mod node;
+mod process;
+mod reference;
+mod scenarios;
+mod settings;
+mod soak;
+mod table;
+
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+use contestant::{Contestant, LIMIT, RKUBELET, contestants};
+use figures::{Kind, Samples};
+use scenarios::Run;
+use settings::Settings;
+use table::Widths;
+
+fn main() -> ExitCode {
+    let settings = Settings::from_env();
+    let target = rig::build_dir().parent().expect("target/").join("bench");
+    fs::create_dir_all(&target).expect("create target/bench");
+    let contestants = contestants(&settings, &target);
+    if std::env::args().nth(1).as_deref() == Some("soak") {
+        let ours = contestants.iter().find(|one| one.name == RKUBELET).expect("rkubelet takes part");
+        return match soak::soak(&settings, ours) {
+            Ok(true) => ExitCode::SUCCESS,
+            Ok(false) => ExitCode::FAILURE,
+            Err(error) => {
+                eprintln!("{error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    let mut bench = Bench { settings, samples: Samples::default(), widths: Widths::new(), failures: 0 };
+    bench.measure(&contestants);
+    let curve = bench.curve(&contestants);
+    bench.tell(&target, &curve);
+    if bench.failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+struct Bench {
+    settings: Settings,
+    samples: Samples,
+    widths: Widths,
+    failures: usize,
+}
+
+/// The keys of the figures that a scenario brings.
+const SINGLE: [&str; 4] = ["healthy", "start", "restart", "edit"];
+const STEADY: [&str; 7] = ["rss", "idle", "containerd", "wakeups", "start-cpu", "at-once", "agent-restart"];
+
+impl Bench {
+    /// All rounds. The contestants take turns, so that a slow moment of the machine meets all of them.
+    fn measure(&mut self, contestants: &[Contestant]) {
+        if self.settings.wants(&["binary"]) {
+            for one in contestants {
+                println!("{}", one.name);
+                self.samples.add(Kind::Binary.alone(), one.name, one.size_mib());
+            }
+        }
+        for round in 1..=self.settings.rounds {
+            if self.settings.wants(&SINGLE) {
+                for one in contestants {
+                    self.run(round, "one pod", one, |run| run.single());
+                }
+                self.limit_single(round);
+            }
+            for pods in self.settings.pods.clone() {
+                if self.settings.wants(&STEADY) {
+                    for one in contestants {
+                        self.run(round, &format!("{pods} pods"), one, |run| run.steady(pods));
+                    }
+                }
+                if self.settings.wants(&["cold"]) {
+                    for one in contestants {
+                        self.run(round, &format!("cold start, {pods} pods"), one, |run| run.cold(pods));
+                    }
+                }
+                if self.settings.wants(&["at-once"]) {
+                    self.limit_many(round, pods);
+                }
+            }
+        }
+        self.best_width();
+    }
+
+    fn run(
+        &mut self,
+        round: usize,
+        what: &str,
+        one: &Contestant,
+        scenario: impl FnOnce(&mut Run<'_>) -> Result<(), String>,
+    ) {
+        println!("round {round}, {what}, {}", one.name);
+        let mut run = Run { settings: &self.settings, contestant: one, samples: &mut self.samples };
+        if let Err(error) = scenario(&mut run) {
+            eprintln!("FAILED: round {round}, {what}, {}: {error}", one.name);
+            self.failures += 1;
+        }
+    }
+
+    fn limit_single(&mut self, round: usize) {
+        if self.settings.has_agent(LIMIT) {
+            println!("round {round}, one pod, bare client");
+            if let Err(error) = limit::single(&self.settings, &mut self.samples) {
+                eprintln!("FAILED: bare client: {error}");
+                self.failures += 1;
+            }
+        }
+    }
+
+    fn limit_many(&mut self, round: usize, pods: usize) {
+        for &width in self.settings.widths.iter().filter(|_| self.settings.has_agent(LIMIT)) {
+            println!("round {round}, {pods} pods, bare client, width {width}");
+            match limit::many(pods, width) {
+                Ok(took) => {
+                    println!("    {took:.2} s");
+                    self.widths.entry((pods, width)).or_default().push(took);
+                }
+                Err(error) => {
+                    eprintln!("FAILED: bare client: {error}");
+                    self.failures += 1;
+                }
+            }
+        }
+    }
+
+    /// The limit for many pods is the width with the best median.
+    fn best_width(&mut self) {
+        for pods in self.settings.pods.clone() {
+            let of_pods = self.widths.iter().filter(|((count, _), _)| *count == pods);
+            let best = of_pods.map(|(_, times)| times).min_by(|a, b| median(a).total_cmp(&median(b)));
+            for &time in best.into_iter().flatten() {
+                self.samples.add(Kind::AtOnce.with(pods), LIMIT, time);
+            }
+        }
+    }
+
+    /// rkubelet alone, with ever more pods: RSS in KiB and idle CPU, once.
+    fn curve(&mut self, contestants: &[Contestant]) -> String {
+        let ours = contestants.iter().find(|one| one.name == RKUBELET);
+        let (Some(ours), true) = (ours, self.settings.wants(&["curve"])) else { return String::new() };
+        if self.settings.curve.is_empty() {
+            return String::new();
+        }
+        let mut samples = Samples::default();
+        for &pods in &self.settings.curve {
+            println!("curve, {pods} pods, {}", ours.name);
+            let mut run = Run { settings: &self.settings, contestant: ours, samples: &mut samples };
+            if let Err(error) = run.steady(pods) {
+                eprintln!("FAILED: curve, {pods} pods: {error}");
+                self.failures += 1;
+            }
+        }
+        // What the rounds measured belongs to the curve too.
+        let of = |kind: Kind, pods: usize| {
+            let figure = kind.with(pods);
+            let spread = self.samples.spread(figure, RKUBELET).or(samples.spread(figure, RKUBELET));
+            spread.map(|spread| spread.median)
+        };
+        let counts = [0].iter().chain(&self.settings.pods).chain(&self.settings.curve);
+        let rows: Vec<_> = counts
+            .filter_map(|&pods| {
+                Some((pods, of(Kind::Rss, pods)? * 1024.0, of(Kind::IdleCpu, pods).unwrap_or(0.0)))
+            })
+            .collect();
+        table::curve_table(&rows, of(Kind::Rss, 0).unwrap_or(0.0) * 1024.0)
+    }
+
+    fn tell(&self, target: &Path, curve: &str) {
+        table::write_csv(&self.samples, &target.join("samples.csv"));
+        let mut text = format!("\n{}\n\n{}", machine::describe(&self.settings), table::table(&self.samples));
+        for (title, part) in [
+            ("The bare client, by width:", table::widths_table(&self.widths)),
+            ("rkubelet alone:", curve.to_owned()),
+        ] {
+            if !part.is_empty() {
+                text += &format!("\n{title}\n\n{part}");
+            }
+        }
+        println!("\n{text}\nEvery sample: {}", target.join("samples.csv").display());
+        if let Some(path) = &self.settings.write {
+            table::write_between_markers(path, &text);
+        }
+    }
+}
+
+fn median(times: &[f64]) -> f64 {
+    let mut times = times.to_vec();
+    times.sort_by(f64::total_cmp);
+    times.get(times.len() / 2).copied().unwrap_or(f64::INFINITY)
+}
