@@ -69,7 +69,7 @@ struct Bench {
 }
 
 /// The keys of the figures that a scenario brings.
-const SINGLE: [&str; 4] = ["healthy", "start", "restart", "edit"];
+const SINGLE: [&str; 5] = ["first-healthy", "healthy", "start", "restart", "edit"];
 const STEADY: [&str; 7] = ["rss", "idle", "containerd", "wakeups", "start-cpu", "at-once", "agent-restart"];
 
 impl Bench {

@@ -32,7 +32,7 @@ struct Bare<'a> {
 
 /// What one pod takes: started, its process killed, edited.
 pub(crate) fn single(settings: &Settings, samples: &mut Samples) -> Result<(), String> {
-    let node = Node::new();
+    let node = Node::new("limit");
     let bare = Bare::new(&node);
     for name in names(settings.samples) {
         let begin = now();
@@ -66,7 +66,7 @@ pub(crate) fn single(settings: &Settings, samples: &mut Samples) -> Result<(), S
 
 /// Many pods, so many at a time; returns how long it took, and containerd's share of a core's time.
 pub(crate) fn many(count: usize, width: usize) -> Result<f64, String> {
-    let node = Node::new();
+    let node = Node::new("limit");
     let bare = Bare::new(&node);
     let names = names(count);
     let next = AtomicUsize::new(0);

@@ -10,7 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::contestant::Contestant;
 use crate::process;
-use crate::rig::{Agent, BUSYBOX, NODE, READ_ONLY_PORT, Rig, build_dir, wait_until};
+use crate::rig::{Agent, BUSYBOX, NODE, NODE_IP, READ_ONLY_PORT, Rig, build_dir, wait_until};
 
 const STAMP_SOURCE: &str = include_str!("stamp.c");
 /// How long a hundred pods may take on a slow machine.
@@ -19,15 +19,21 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// The machine.
 pub(crate) struct Node {
     pub(crate) rig: Rig,
+    /// Begins the names of the logs that it leaves.
+    label: String,
 }
 
 impl Node {
     /// A machine with containerd, the program that pods run, and a configuration that fits every agent.
-    pub(crate) fn new() -> Self {
-        let node = Self { rig: Rig::new() };
+    pub(crate) fn new(label: &str) -> Self {
+        let node = Self { rig: Rig::new(), label: label.to_owned() };
         fs::create_dir_all(node.out()).expect("create the directory of the stamps");
         fs::copy(stamp_program(), node.shared().join("stamp")).expect("copy stamp");
         node.keep_kernel_settings();
+        // Where kubelet's cAdvisor looks for containerd, whatever the configuration says.
+        let socket = node.rig.endpoint().trim_start_matches("unix://").to_owned();
+        let link = format!("mkdir -p /run/containerd && ln -s {socket} /run/containerd/containerd.sock");
+        node.rig.output("sh", &["-c", &link]);
         node.write_config();
         node
     }
@@ -83,8 +89,20 @@ impl Node {
             format!("--config={}", rig.config_path().display()),
             format!("--root-dir={}", rig.root_dir().display()),
             format!("--hostname-override={NODE}"),
+            // Else kubelet looks its own name up whenever it describes the node, and nobody answers here.
+            format!("--node-ip={NODE_IP}"),
         ];
-        rig.start_program(&contestant.program, &flags)
+        let (stamp, file) = (self.stamp().display().to_string(), self.agent_stamps().display().to_string());
+        rig.start_program(&[&stamp, "--exec", &file], &contestant.program, &flags)
+    }
+
+    fn agent_stamps(&self) -> PathBuf {
+        self.shared().join("agent")
+    }
+
+    /// When the newest agent started; it has.
+    pub(crate) fn agent_started(&self) -> f64 {
+        stamps_in(&self.agent_stamps()).last().copied().expect("the stamp of an agent that ran")
     }
 
     /// Waits until the agent says that it is well; returns when that was, by the boot clock.
@@ -139,8 +157,7 @@ impl Node {
 
     /// When the processes of a pod started, by the boot clock, in seconds.
     pub(crate) fn stamps(&self, name: &str) -> Vec<f64> {
-        let text = fs::read_to_string(self.out().join(name)).unwrap_or_default();
-        text.lines().filter_map(|line| line.parse::<f64>().ok()).map(|ns| ns / 1e9).collect()
+        stamps_in(&self.out().join(name))
     }
 
     /// Waits until a pod's process has started so often; returns when it did so last.
@@ -169,9 +186,28 @@ impl Node {
     }
 }
 
+impl Drop for Node {
+    /// Keeps the logs of the last agents, for whoever wonders about a figure.
+    fn drop(&mut self) {
+        let logs = build_dir().with_file_name("bench").join("logs");
+        let _ = fs::create_dir_all(&logs);
+        for entry in fs::read_dir(self.rig.dir()).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.ends_with(".log") {
+                let _ = fs::copy(entry.path(), logs.join(format!("{}-{name}", self.label)));
+            }
+        }
+    }
+}
+
 /// Names of measured pods.
 pub(crate) fn names(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("bench-{number:03}")).collect()
+}
+
+fn stamps_in(file: &Path) -> Vec<f64> {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    text.lines().filter_map(|line| line.parse::<f64>().ok()).map(|ns| ns / 1e9).collect()
 }
 
 /// The boot clock, in seconds.

@@ -28,14 +28,15 @@ impl Run<'_> {
 
     /// The start of the agent, and one pod: started, killed, edited; several times.
     pub(crate) fn single(&mut self) -> Result<(), String> {
-        let node = Node::new();
+        let node = Node::new(&format!("{}-single", self.contestant.name));
         // The first start of all makes certificates and directories, which the later ones find.
         let agent = node.start(self.contestant);
-        node.wait_healthy()?;
+        let healthy = node.wait_healthy()?;
+        self.add(Kind::FirstHealthy.alone(), healthy - node.agent_started());
         agent.terminate();
-        let begin = now();
         let agent = node.start(self.contestant);
-        self.add(Kind::Healthy.alone(), node.wait_healthy()? - begin);
+        let healthy = node.wait_healthy()?;
+        self.add(Kind::Healthy.alone(), healthy - node.agent_started());
         rest(&node, &agent, AFTERMATH)?;
 
         for name in names(self.settings.samples) {
@@ -61,7 +62,7 @@ impl Run<'_> {
 
     /// An agent at rest without pods; then many pods at once; then rest with them; then the agent's restart.
     pub(crate) fn steady(&mut self, count: usize) -> Result<(), String> {
-        let node = Node::new();
+        let node = Node::new(&format!("{}-steady", self.contestant.name));
         let agent = node.start(self.contestant);
         node.wait_healthy()?;
         let (pid, containerd) = rest(&node, &agent, AFTERMATH)?;
@@ -104,12 +105,12 @@ impl Run<'_> {
 
     /// The manifests are there before the agent is.
     pub(crate) fn cold(&mut self, count: usize) -> Result<(), String> {
-        let node = Node::new();
+        let node = Node::new(&format!("{}-cold", self.contestant.name));
         let names = names(count);
         names.iter().for_each(|name| node.write(name, 0));
-        let begin = now();
         let _agent = node.start(self.contestant);
-        self.add(Kind::Cold.with(count), node.wait_all(&names)? - begin);
+        let last = node.wait_all(&names)?;
+        self.add(Kind::Cold.with(count), last - node.agent_started());
         Ok(())
     }
 }

@@ -16,7 +16,7 @@ const GROWTH: f64 = 1.05;
 
 /// Runs it; true if nothing grew.
 pub(crate) fn soak(settings: &Settings, contestant: &Contestant) -> Result<bool, String> {
-    let node = Node::new();
+    let node = Node::new("soak");
     let agent = node.start(contestant);
     node.wait_healthy()?;
     let pid = agent.pid().ok_or("the agent has ended")?;

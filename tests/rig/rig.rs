@@ -164,9 +164,9 @@ impl Rig {
         Agent::start(self, &[], &[], flags)
     }
 
-    /// Starts any program as the agent, with these flags only.
-    pub(crate) fn start_program(&self, program: &Path, flags: &[String]) -> Agent<'_> {
-        Agent::start_program(self, &[], program, flags)
+    /// Starts any program as the agent, through a launcher or none, with these flags only.
+    pub(crate) fn start_program(&self, launcher: &[&str], program: &Path, flags: &[String]) -> Agent<'_> {
+        Agent::start_program(self, launcher, program, flags)
     }
 
     fn agent_flags(&self) -> Vec<String> {
