@@ -114,6 +114,7 @@ impl Bench {
         one: &Contestant,
         scenario: impl FnOnce(&mut Run<'_>) -> Result<(), String>,
     ) {
+        machine::wait_quiet(self.settings.quiet);
         println!("round {round}, {what}, {}", one.name);
         let mut run = Run { settings: &self.settings, contestant: one, samples: &mut self.samples };
         if let Err(error) = scenario(&mut run) {
@@ -124,6 +125,7 @@ impl Bench {
 
     fn limit_single(&mut self, round: usize) {
         if self.settings.has_agent(LIMIT) {
+            machine::wait_quiet(self.settings.quiet);
             println!("round {round}, one pod, bare client");
             if let Err(error) = limit::single(&self.settings, &mut self.samples) {
                 eprintln!("FAILED: bare client: {error}");
@@ -134,6 +136,7 @@ impl Bench {
 
     fn limit_many(&mut self, round: usize, pods: usize) {
         for &width in self.settings.widths.iter().filter(|_| self.settings.has_agent(LIMIT)) {
+            machine::wait_quiet(self.settings.quiet);
             println!("round {round}, {pods} pods, bare client, width {width}");
             match limit::many(pods, width) {
                 Ok(took) => {

@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
+use crate::node::pause;
 use crate::reference;
 use crate::settings::Settings;
 
@@ -25,6 +27,38 @@ pub(crate) fn describe(settings: &Settings) -> String {
         settings.reference.as_ref().map_or(reference::VERSION, |_| "as given"),
         settings.rounds,
     )
+}
+
+/// The share of all cores that others may use while we measure.
+const QUIET: f64 = 0.1;
+
+/// Waits until the rest of the machine rests, but not for longer than `patience`; warns if it did not.
+pub(crate) fn wait_quiet(patience: Duration) {
+    let begin = Instant::now();
+    loop {
+        let before = busy_and_all();
+        pause(Duration::from_secs(1));
+        let after = busy_and_all();
+        let share = (after.0 - before.0) as f64 / (after.1 - before.1).max(1) as f64;
+        if share <= QUIET {
+            return;
+        }
+        if begin.elapsed() >= patience {
+            println!("    (others use {:.0} % of the machine)", share * 100.0);
+            return;
+        }
+    }
+}
+
+/// The ticks that all processors were busy, and all of their ticks.
+fn busy_and_all() -> (u64, u64) {
+    let text = fs::read_to_string("/proc/stat").expect("read /proc/stat");
+    let first = text.lines().next().unwrap_or_default();
+    let ticks: Vec<u64> = first.split_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
+    // user nice system idle iowait irq softirq steal; the guests' are counted in user.
+    let all = ticks.iter().take(8).sum();
+    let idle: u64 = ticks.iter().skip(3).take(2).sum();
+    (all - idle, all)
 }
 
 fn output(program: &str, args: &[&str]) -> String {

@@ -17,6 +17,8 @@ pub(crate) struct Settings {
     pub(crate) idle: Duration,
     /// How long the agent may come to rest before.
     pub(crate) settle: Duration,
+    /// How long to wait for a machine that does something else.
+    pub(crate) quiet: Duration,
     /// How often a single pod is started, killed and edited in each round.
     pub(crate) samples: usize,
     /// Only these figures, by key; all when empty.
@@ -41,6 +43,7 @@ impl Settings {
             widths: numbers("BENCH_WIDTHS", "1 2 4 8 16"),
             idle: seconds("BENCH_IDLE_SECONDS", 30),
             settle: seconds("BENCH_SETTLE_SECONDS", 20),
+            quiet: seconds("BENCH_QUIET_SECONDS", 30),
             samples: number("BENCH_SAMPLES", 3),
             only: words("BENCH_ONLY", ""),
             agents: words("BENCH_AGENTS", ""),
