@@ -32,11 +32,10 @@ use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use contestant::{Contestant, LIMIT, RKUBELET, contestants};
+use contestant::{Contestant, LIMIT, LIMIT_AT, RKUBELET, contestants};
 use figures::{Kind, Samples};
 use scenarios::Run;
 use settings::Settings;
-use table::Widths;
 
 fn main() -> ExitCode {
     let settings = Settings::from_env();
@@ -54,7 +53,11 @@ fn main() -> ExitCode {
             }
         };
     }
-    let mut bench = Bench { settings, samples: Samples::default(), widths: Widths::new(), failures: 0 };
+    let mut samples = Samples::default();
+    if settings.add {
+        samples.read_csv(&fs::read_to_string(target.join("samples.csv")).unwrap_or_default());
+    }
+    let mut bench = Bench { settings, samples, failures: 0 };
     bench.measure(&contestants);
     let curve = bench.curve(&contestants);
     bench.tell(&target, &curve);
@@ -64,7 +67,6 @@ fn main() -> ExitCode {
 struct Bench {
     settings: Settings,
     samples: Samples,
-    widths: Widths,
     failures: usize,
 }
 
@@ -139,10 +141,7 @@ impl Bench {
             machine::wait_quiet(self.settings.quiet);
             println!("round {round}, {pods} pods, bare client, width {width}");
             match limit::many(pods, width) {
-                Ok(took) => {
-                    println!("    {took:.2} s");
-                    self.widths.entry((pods, width)).or_default().push(took);
-                }
+                Ok(took) => self.samples.add(Kind::AtOnce.with(pods), &format!("{LIMIT_AT}{width}"), took),
                 Err(error) => {
                     eprintln!("FAILED: bare client: {error}");
                     self.failures += 1;
@@ -153,11 +152,12 @@ impl Bench {
 
     /// The limit for many pods is the width with the best median.
     fn best_width(&mut self) {
-        for pods in self.settings.pods.clone() {
-            let of_pods = self.widths.iter().filter(|((count, _), _)| *count == pods);
-            let best = of_pods.map(|(_, times)| times).min_by(|a, b| median(a).total_cmp(&median(b)));
-            for &time in best.into_iter().flatten() {
-                self.samples.add(Kind::AtOnce.with(pods), LIMIT, time);
+        for figure in self.samples.figures().into_iter().filter(|figure| figure.kind == Kind::AtOnce) {
+            let median = |name: &String| self.samples.spread(figure, name).map(|spread| spread.median);
+            let names = table::widths(&self.samples).into_values().filter(|name| median(name).is_some());
+            let best = names.min_by(|a, b| median(a).partial_cmp(&median(b)).expect("times are numbers"));
+            if let Some(best) = best {
+                self.samples.copy(figure, &best, LIMIT);
             }
         }
     }
@@ -194,25 +194,20 @@ impl Bench {
     }
 
     fn tell(&self, target: &Path, curve: &str) {
-        table::write_csv(&self.samples, &target.join("samples.csv"));
+        let csv = target.join("samples.csv");
+        fs::write(&csv, self.samples.csv()).expect("write the samples");
         let mut text = format!("\n{}\n\n{}", machine::describe(&self.settings), table::table(&self.samples));
         for (title, part) in [
-            ("The bare client, by width:", table::widths_table(&self.widths)),
+            ("The bare client, by width:", table::widths_table(&self.samples)),
             ("rkubelet alone:", curve.to_owned()),
         ] {
             if !part.is_empty() {
                 text += &format!("\n{title}\n\n{part}");
             }
         }
-        println!("\n{text}\nEvery sample: {}", target.join("samples.csv").display());
+        println!("\n{text}\nEvery sample: {}", csv.display());
         if let Some(path) = &self.settings.write {
             table::write_between_markers(path, &text);
         }
     }
-}
-
-fn median(times: &[f64]) -> f64 {
-    let mut times = times.to_vec();
-    times.sort_by(f64::total_cmp);
-    times.get(times.len() / 2).copied().unwrap_or(f64::INFINITY)
 }

@@ -14,6 +14,8 @@ pub(crate) const RKUBELET: &str = "rkubelet";
 pub(crate) const RKUBELET_APISERVER: &str = "rkubelet-apiserver";
 /// The bare CRI client.
 pub(crate) const LIMIT: &str = "limit";
+/// The bare CRI client at one width, which follows.
+pub(crate) const LIMIT_AT: &str = "limit-at-";
 
 /// An agent to measure.
 pub(crate) struct Contestant {

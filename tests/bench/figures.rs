@@ -37,6 +37,23 @@ struct Facts {
 }
 
 impl Kind {
+    const ALL: [Self; 14] = [
+        Self::Binary,
+        Self::Rss,
+        Self::IdleCpu,
+        Self::ContainerdCpu,
+        Self::Wakeups,
+        Self::StartCpu,
+        Self::FirstHealthy,
+        Self::Healthy,
+        Self::Start,
+        Self::Restart,
+        Self::Edit,
+        Self::AtOnce,
+        Self::Cold,
+        Self::AgentRestart,
+    ];
+
     /// A figure that depends on the number of pods.
     pub(crate) fn with(self, pods: usize) -> Figure {
         Figure { kind: self, pods: Some(pods) }
@@ -147,7 +164,6 @@ pub(crate) struct Spread {
     pub(crate) median: f64,
     pub(crate) least: f64,
     pub(crate) most: f64,
-    pub(crate) count: usize,
 }
 
 impl Samples {
@@ -155,6 +171,38 @@ impl Samples {
     pub(crate) fn add(&mut self, figure: Figure, contestant: &str, value: f64) {
         println!("    {}: {}", figure.title(), figure.text(value));
         self.0.entry(figure).or_default().entry(contestant.to_owned()).or_default().push(value);
+    }
+
+    /// Gives the samples of one contestant to another, in the place of what that one had.
+    pub(crate) fn copy(&mut self, figure: Figure, from: &str, to: &str) {
+        let values = self.raw(figure, from).to_vec();
+        self.0.entry(figure).or_default().insert(to.to_owned(), values);
+    }
+
+    /// Takes in what an earlier run wrote; see [`Samples::csv`].
+    pub(crate) fn read_csv(&mut self, text: &str) {
+        for line in text.lines().skip(1) {
+            let words: Vec<&str> = line.split(',').collect();
+            let &[key, pods, contestant, _, value] = words.as_slice() else { continue };
+            let kind = Kind::ALL.into_iter().find(|kind| kind.key() == key);
+            let (Some(kind), Ok(value)) = (kind, value.parse()) else { continue };
+            let row = self.0.entry(Figure { kind, pods: pods.parse().ok() }).or_default();
+            row.entry(contestant.to_owned()).or_default().push(value);
+        }
+    }
+
+    /// Every sample, one per line.
+    pub(crate) fn csv(&self) -> String {
+        let mut text = "figure,pods,contestant,sample,value\n".to_owned();
+        for (figure, row) in &self.0 {
+            let pods = figure.pods.map(|pods| pods.to_string()).unwrap_or_default();
+            for (contestant, values) in row {
+                for (number, value) in values.iter().enumerate() {
+                    text += &format!("{},{pods},{contestant},{number},{value}\n", figure.kind.key());
+                }
+            }
+        }
+        text
     }
 
     /// The rows that have samples.
@@ -168,7 +216,7 @@ impl Samples {
     }
 
     /// The samples of one cell, in the order in which they were taken.
-    pub(crate) fn raw(&self, figure: Figure, contestant: &str) -> &[f64] {
+    fn raw(&self, figure: Figure, contestant: &str) -> &[f64] {
         self.0.get(&figure).and_then(|row| row.get(contestant)).map_or(&[], Vec::as_slice)
     }
 
@@ -178,7 +226,7 @@ impl Samples {
         values.sort_by(f64::total_cmp);
         let (least, most) = (*values.first()?, *values.last()?);
         let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
-        Some(Spread { median: (low + high) / 2.0, least, most, count: values.len() })
+        Some(Spread { median: (low + high) / 2.0, least, most })
     }
 }
 
@@ -196,6 +244,19 @@ mod tests {
             assert_eq!(samples.spread(figure, "a").map(|spread| spread.median), Some(median));
         }
         let spread = samples.spread(figure, "a").unwrap();
-        assert_eq!((spread.least, spread.most, spread.count), (1.0, 10.0, 4));
+        assert_eq!((spread.least, spread.most), (1.0, 10.0));
+    }
+
+    #[test]
+    fn a_run_can_add_to_an_earlier_one() {
+        let mut samples = Samples::default();
+        samples.add(Kind::Rss.with(10), "a", 1.5);
+        samples.add(Kind::Edit.alone(), "b", 0.25);
+        let mut other = Samples::default();
+        other.read_csv(&samples.csv());
+        assert_eq!(other.csv(), samples.csv());
+        for kind in Kind::ALL {
+            assert!(!kind.key().is_empty() && !kind.key().contains(','));
+        }
     }
 }

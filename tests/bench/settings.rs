@@ -25,6 +25,8 @@ pub(crate) struct Settings {
     only: Vec<String>,
     /// Only these contestants, by name; all when empty.
     agents: Vec<String>,
+    /// Begin with the samples of the last run.
+    pub(crate) add: bool,
     /// The file that gets the table between its markers.
     pub(crate) write: Option<PathBuf>,
     /// A kubelet that need not be built.
@@ -47,6 +49,7 @@ impl Settings {
             samples: number("BENCH_SAMPLES", 3),
             only: words("BENCH_ONLY", ""),
             agents: words("BENCH_AGENTS", ""),
+            add: number("BENCH_ADD", 0) > 0,
             write: path("BENCH_WRITE"),
             reference: path("REFERENCE_KUBELET"),
             soak: seconds("SOAK_MINUTES", 30) * 60,

@@ -4,14 +4,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use crate::contestant::{KUBELET, LIMIT, RKUBELET, RKUBELET_APISERVER};
+use crate::contestant::{KUBELET, LIMIT, LIMIT_AT, RKUBELET, RKUBELET_APISERVER};
 use crate::figures::{Figure, Samples, Spread};
 
 const BEGIN: &str = "<!-- begin of what `make bench` writes -->";
 const END: &str = "<!-- end of what `make bench` writes -->";
-
-/// How long the bare client took: by number of pods and width.
-pub(crate) type Widths = BTreeMap<(usize, usize), Vec<f64>>;
 
 /// The table of all contestants, in Markdown, aligned for a terminal.
 pub(crate) fn table(samples: &Samples) -> String {
@@ -67,15 +64,23 @@ fn verdict(
     [format!("{ratio:.3}"), target]
 }
 
-/// The widths of the bare client.
-pub(crate) fn widths_table(widths: &Widths) -> String {
-    let mut rows = vec![["pods", "width", "seconds, best and all"].map(str::to_owned).to_vec()];
-    for ((pods, width), times) in widths {
-        let best = times.iter().copied().fold(f64::INFINITY, f64::min);
-        let all: Vec<String> = times.iter().map(|time| format!("{time:.2}")).collect();
-        rows.push(vec![pods.to_string(), width.to_string(), format!("{best:.2} ({})", all.join(", "))]);
+/// The bare client at its widths.
+pub(crate) fn widths_table(samples: &Samples) -> String {
+    let mut rows = vec![["pods", "width", "seconds"].map(str::to_owned).to_vec()];
+    for figure in samples.figures() {
+        for (width, name) in widths(samples) {
+            if let (Some(pods), Some(spread)) = (figure.pods, samples.spread(figure, &name)) {
+                rows.push(vec![pods.to_string(), width.to_string(), cell(figure, spread)]);
+            }
+        }
     }
     if rows.len() > 1 { markdown(&rows) } else { String::new() }
+}
+
+/// The widths at which the bare client was measured, and its names there.
+pub(crate) fn widths(samples: &Samples) -> BTreeMap<usize, String> {
+    let names = samples.contestants().into_iter();
+    names.filter_map(|name| Some((name.strip_prefix(LIMIT_AT)?.parse().ok()?, name.to_owned()))).collect()
 }
 
 /// rkubelet alone: one row per number of pods.
@@ -108,20 +113,6 @@ fn markdown(rows: &[Vec<String>]) -> String {
     let mut lines = rows.iter().map(|row| line(row));
     let head = lines.next().unwrap_or_default();
     format!("{head}|{rule}\n{}", lines.collect::<String>())
-}
-
-/// Every sample, one per line.
-pub(crate) fn write_csv(samples: &Samples, path: &Path) {
-    let mut text = "figure,pods,contestant,sample,value\n".to_owned();
-    for figure in samples.figures() {
-        for contestant in samples.contestants() {
-            for (number, value) in samples.raw(figure, contestant).iter().enumerate() {
-                let pods = figure.pods.map(|pods| pods.to_string()).unwrap_or_default();
-                text += &format!("{},{pods},{contestant},{number},{value}\n", figure.kind.key());
-            }
-        }
-    }
-    fs::write(path, text).expect("write the samples");
 }
 
 /// Puts a text between the markers of a document.
