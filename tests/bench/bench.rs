@@ -80,6 +80,7 @@ impl Bench {
         if self.settings.wants(&["binary"]) {
             for one in contestants {
                 println!("{}", one.name);
+                self.samples.clear(Kind::Binary.alone(), one.name);
                 self.samples.add(Kind::Binary.alone(), one.name, one.size_mib());
             }
         }
@@ -103,6 +104,9 @@ impl Bench {
                 }
                 if self.settings.wants(&["at-once"]) {
                     self.limit_many(round, pods);
+                }
+                if self.settings.wants(&["containerd"]) {
+                    self.limit_rest(round, pods);
                 }
             }
         }
@@ -131,6 +135,17 @@ impl Bench {
             println!("round {round}, one pod, bare client");
             if let Err(error) = limit::single(&self.settings, &mut self.samples) {
                 eprintln!("FAILED: bare client: {error}");
+                self.failures += 1;
+            }
+        }
+    }
+
+    fn limit_rest(&mut self, round: usize, pods: usize) {
+        if self.settings.has_agent(LIMIT) {
+            machine::wait_quiet(self.settings.quiet);
+            println!("round {round}, {pods} pods at rest, no agent");
+            if let Err(error) = limit::rest(&self.settings, &mut self.samples, pods) {
+                eprintln!("FAILED: rest without an agent: {error}");
                 self.failures += 1;
             }
         }
@@ -196,7 +211,11 @@ impl Bench {
     fn tell(&self, target: &Path, curve: &str) {
         let csv = target.join("samples.csv");
         fs::write(&csv, self.samples.csv()).expect("write the samples");
-        let mut text = format!("\n{}\n\n{}", machine::describe(&self.settings), table::table(&self.samples));
+        let mut text = format!(
+            "\n{}\n\n{}",
+            machine::describe(&self.settings, &self.samples),
+            table::table(&self.samples)
+        );
         for (title, part) in [
             ("The bare client, by width:", table::widths_table(&self.samples)),
             ("rkubelet alone:", curve.to_owned()),

@@ -173,6 +173,11 @@ impl Samples {
         self.0.entry(figure).or_default().entry(contestant.to_owned()).or_default().push(value);
     }
 
+    /// Forgets the samples of one cell.
+    pub(crate) fn clear(&mut self, figure: Figure, contestant: &str) {
+        self.0.entry(figure).or_default().remove(contestant);
+    }
+
     /// Gives the samples of one contestant to another, in the place of what that one had.
     pub(crate) fn copy(&mut self, figure: Figure, from: &str, to: &str) {
         let values = self.raw(figure, from).to_vec();
@@ -203,6 +208,13 @@ impl Samples {
             }
         }
         text
+    }
+
+    /// The least and the most samples of a measured cell; an executable has one size.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let rows = self.0.iter().filter(|(figure, _)| figure.kind != Kind::Binary);
+        let counts = || rows.clone().flat_map(|(_, row)| row.values().map(Vec::len));
+        (counts().min().unwrap_or(0), counts().max().unwrap_or(0))
     }
 
     /// The rows that have samples.

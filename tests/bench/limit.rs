@@ -15,6 +15,7 @@ use rkubelet::pod::{ContainerId, Origin, Pod, SandboxId, Source, decode_manifest
 use crate::contestant::LIMIT;
 use crate::figures::{Kind, Samples};
 use crate::node::{Node, names, now, pause};
+use crate::process::cpu_seconds;
 use crate::rig::{BUSYBOX, NODE};
 use crate::settings::Settings;
 
@@ -64,10 +65,26 @@ pub(crate) fn single(settings: &Settings, samples: &mut Samples) -> Result<(), S
     Ok(())
 }
 
-/// Many pods, so many at a time; returns how long it took, and containerd's share of a core's time.
+/// Many pods, so many at a time; returns how long it took.
 pub(crate) fn many(count: usize, width: usize) -> Result<f64, String> {
+    make(&Node::new("limit"), count, width)
+}
+
+/// What containerd takes at rest with so many pods when nobody asks it anything.
+pub(crate) fn rest(settings: &Settings, samples: &mut Samples, count: usize) -> Result<(), String> {
     let node = Node::new("limit");
-    let bare = Bare::new(&node);
+    make(&node, count, 4)?;
+    pause(settings.settle);
+    let containerd = node.rig.containerd_pid().ok_or("containerd has ended")?;
+    let ([before], begin) = (cpu_seconds(&node.stamp(), [containerd]), now());
+    pause(settings.idle);
+    let [after] = cpu_seconds(&node.stamp(), [containerd]);
+    samples.add(Kind::ContainerdCpu.with(count), LIMIT, (after - before) / (now() - begin) * 100.0);
+    Ok(())
+}
+
+fn make(node: &Node, count: usize, width: usize) -> Result<f64, String> {
+    let bare = Bare::new(node);
     let names = names(count);
     let next = AtomicUsize::new(0);
     pause(Duration::from_secs(1));

@@ -4,12 +4,14 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::figures::Samples;
 use crate::node::pause;
 use crate::reference;
 use crate::settings::Settings;
 
-/// One paragraph: date, machine, versions, rounds.
-pub(crate) fn describe(settings: &Settings) -> String {
+/// One paragraph: date, machine, versions, number of samples.
+pub(crate) fn describe(settings: &Settings, samples: &Samples) -> String {
+    let (least, most) = samples.counts();
     let date = output("date", &["-u", "+%Y-%m-%d %H:%M UTC"]);
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
@@ -19,13 +21,12 @@ pub(crate) fn describe(settings: &Settings) -> String {
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split_whitespace().nth(2).unwrap_or("unknown").to_owned();
     format!(
-        "{date}; {cores} cores, {}, Linux {}, containerd {containerd}; rkubelet {}, kubelet {}; {} rounds, median \
-         (least-most); load average of 15 minutes at the end {load}.",
+        "{date}; {cores} cores, {}, Linux {}, containerd {containerd}; rkubelet {}, kubelet {}; {least} to {most} \
+         samples each, median (least-most); load average of 15 minutes at the end {load}.",
         system.trim_matches('"'),
         output("uname", &["-r"]),
         env!("CARGO_PKG_VERSION"),
         settings.reference.as_ref().map_or(reference::VERSION, |_| "as given"),
-        settings.rounds,
     )
 }
 

@@ -32,7 +32,6 @@ use rustix::process::Pid;
 pub(crate) use agent::Agent;
 pub(crate) use cri::{Container, ContainerSeen, ContainerState, Sandbox, SandboxSeen};
 pub(crate) use http::Reply;
-pub(crate) use images::build_dir;
 pub(crate) use machine::Machine;
 pub(crate) use wait::wait_until;
 
@@ -50,6 +49,11 @@ pub(crate) const NODE_IP: &str = "192.0.2.10";
 pub(crate) const READ_ONLY_PORT: u16 = 10255;
 /// How long anything that the agent is asked for may take: generous, since tests share two cores.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// `target/debug` or its like: where the running program was built.
+pub(crate) fn build_dir() -> PathBuf {
+    images::build_dir()
+}
 
 /// One test's machine. See the module's documentation.
 pub(crate) struct Rig {
