@@ -11,9 +11,10 @@ AS_ROOT := $(if $(SUDO),$(SUDO) -E env "PATH=$(PATH)")
 # What the release binary may weigh: a twentieth of the Go kubelet. Raise it knowingly.
 MAX_BYTES := 4194304
 MAX_CRATES := 125
-TARGET_DIR = $$($(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
+# Where cargo builds.
+TARGET = $$($(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
 
-.PHONY: help deps toolchain build lint unit e2e size test demo clean
+.PHONY: help deps go toolchain build lint unit e2e size test demo bench-build bench soak clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,7 +50,7 @@ e2e: deps ## Run the end-to-end tests on a private containerd (as root)
 	$(AS_ROOT) $(CARGO) test --locked --test '*'
 
 size: build ## Hold the release binary and the number of its crates to their limits
-	@binary=$(TARGET_DIR)/release/rkubelet; bytes=$$(stat -c %s $$binary); \
+	@binary=$(TARGET)/release/rkubelet; bytes=$$(stat -c %s $$binary); \
 	crates=$$($(CARGO) tree --locked -e normal --prefix none | sed 's/ (.*//' | sort -u | wc -l); \
 	echo "$$binary: $$bytes bytes of $(MAX_BYTES), $$crates crates of $(MAX_CRATES)"; \
 	test $$bytes -le $(MAX_BYTES) && test $$crates -le $(MAX_CRATES)
@@ -58,7 +59,28 @@ test: deps lint unit e2e size ## Do all of the above: what CI runs
 
 demo: deps ## Run the examples on a private containerd until Ctrl-C, or for DEMO_SECONDS=N
 	$(CARGO) build --locked --bin rkubelet --example demo
-	@$(AS_ROOT) $(TARGET_DIR)/debug/examples/demo
+	@$(AS_ROOT) $(TARGET)/debug/examples/demo
+
+# The reference kubelet is built from its Go module, unless one is given.
+go:
+	@if [ -z "$$REFERENCE_KUBELET" ] && ! command -v go >/dev/null; then \
+	  $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get update -qq && \
+	  $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends golang; \
+	fi
+
+bench-build: deps
+	@target=$(TARGET); mkdir -p $$target/bench; set -ex; \
+	$(CARGO) build --locked --release --features apiserver --bin rkubelet; \
+	cp $$target/release/rkubelet $$target/bench/rkubelet-apiserver; \
+	$(CARGO) build --locked --release --bin rkubelet; \
+	cp $$target/release/rkubelet $$target/bench/rkubelet; \
+	$(CARGO) build --locked --profile rig --example bench
+
+bench: bench-build go ## Measure against the Go kubelet, for about an hour; docs/benchmark.md tells the knobs
+	@$(AS_ROOT) $(TARGET)/rig/examples/bench
+
+soak: bench-build ## Let pods come and go for SOAK_MINUTES=30, and see that the agent does not grow
+	@BENCH_AGENTS=rkubelet $(AS_ROOT) $(TARGET)/rig/examples/bench soak
 
 clean: ## Remove what was built
 	$(CARGO) clean

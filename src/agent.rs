@@ -13,7 +13,7 @@ use std::time::Duration;
 use async_channel::{Receiver, Sender};
 use async_signal::{Signal, Signals};
 use futures_lite::{StreamExt, future};
-use smol::lock::RwLock;
+use smol::lock::{RwLock, Semaphore};
 use smol::{Executor, Timer};
 use tracing::{info, warn};
 
@@ -126,6 +126,7 @@ fn runtime(
         (config.runtime_endpoint.parse()?, config.image_endpoint.parse()?);
     info!(%endpoint, "container runtime");
     let timeouts = Timeouts { request: config.runtime_request_timeout, ..Timeouts::default() };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let counts = metrics.clone();
     let observer =
         Arc::new(move |op, took, failed: Option<_>| counts.observe_operation(op, took, failed.is_some()));
@@ -140,6 +141,7 @@ fn runtime(
         resolv_conf: config.resolv_conf.clone(),
         metrics,
         executor,
+        sandboxes: Semaphore::new(Runtime::sandbox_width(cores)),
         starts: RwLock::new(()),
     })
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_lite::future;
-use smol::lock::RwLock;
+use smol::lock::{RwLock, Semaphore};
 use smol::{Executor, Timer};
 
 use crate::cri::{CriClient, CriError};
@@ -45,11 +45,19 @@ pub struct Runtime {
     pub metrics: Arc<Metrics>,
     /// Runs what goes on side by side.
     pub executor: Arc<Executor<'static>>,
+    /// How many sandboxes are made at the same time: see [`Runtime::sandbox_width`].
+    pub sandboxes: Semaphore,
     /// Held for reading while a container is being started: see [`Runtime::drain`].
     pub starts: RwLock<()>,
 }
 
 impl Runtime {
+    /// Sandboxes to make at the same time. More of them start no sooner on a machine of this many cores, and keep
+    /// the containers of those that are ready waiting.
+    pub fn sandbox_width(cores: usize) -> usize {
+        cores.saturating_mul(4).clamp(4, 16)
+    }
+
     /// Lets the starts that are under way come to their end, and none begin any more: containerd kills a container
     /// whose caller goes away while it starts.
     pub async fn drain(&self, deadline: Duration) {

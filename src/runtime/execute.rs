@@ -5,8 +5,11 @@ mod tests;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use futures_lite::future;
 use k8s_openapi::api::core::v1::Container;
+use smol::Timer;
 
 use super::{Runtime, StepError, logs};
 use crate::backoff::Backoff;
@@ -21,6 +24,8 @@ use crate::pod::{
 };
 use crate::volume;
 
+/// How long a sandbox in the making may keep its place among those that are made at the same time.
+const SANDBOX_PATIENCE: Duration = Duration::from_secs(5);
 const ETC_HOSTS: &str = "/etc/hosts";
 
 /// Why a sandbox or a container did not start.
@@ -151,7 +156,15 @@ impl Runtime {
         made.await.map_err(|error| StartError::step(REASON, &error))?;
         let config =
             self.sandbox_config(pod, attempt).await.map_err(|error| StartError::step(REASON, &error))?;
-        self.cri.run_pod_sandbox(config, "").await.map_err(|error| StartError::cri(REASON, error))
+        let place = self.sandboxes.acquire().await;
+        let run = self.cri.run_pod_sandbox(config, "");
+        // A sandbox that hangs, in its network for one, keeps nobody else out.
+        let give_up_place = async {
+            Timer::after(SANDBOX_PATIENCE).await;
+            drop(place);
+            future::pending().await
+        };
+        future::or(run, give_up_place).await.map_err(|error| StartError::cri(REASON, error))
     }
 
     /// Gets the image, prepares volumes and files, and creates a container.

@@ -1,7 +1,7 @@
 //! The rkubelet under test: the real executable, inside the rig.
 
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -22,14 +22,25 @@ pub(crate) struct Agent<'rig> {
 impl<'rig> Agent<'rig> {
     /// Starts it through `launcher`, a command that ends in running its own last arguments; empty for none.
     pub(super) fn start(rig: &'rig Rig, launcher: &[&str], flags: &[String], extra: &[&str]) -> Self {
+        let extra = extra.iter().map(|&flag| flag.to_owned());
+        Self::start_program(
+            rig,
+            launcher,
+            &program(),
+            &flags.iter().cloned().chain(extra).collect::<Vec<_>>(),
+        )
+    }
+
+    /// Starts another program in its place.
+    pub(super) fn start_program(rig: &'rig Rig, launcher: &[&str], program: &Path, flags: &[String]) -> Self {
         let mut logs = rig.agent_logs.lock().expect("the list of logs");
         let log_path = rig.dir().join(format!("rkubelet-{}.log", logs.len()));
         logs.push(log_path.clone());
         let log = File::create(&log_path).expect("create the agent's log");
-        let program = program().display().to_string();
+        let program = program.display().to_string();
         let words: Vec<&str> = launcher.iter().copied().chain([program.as_str()]).collect();
         let mut command = rig.command(words[0]);
-        command.args(&words[1..]).args(flags).args(extra);
+        command.args(&words[1..]).args(flags);
         command.stdout(log.try_clone().expect("duplicate a file handle")).stderr(log);
         Self { rig, child: command.spawn().expect("run rkubelet"), log_path, ended: None }
     }

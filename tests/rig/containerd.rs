@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::cri::Observer;
 use super::machine::Machine;
@@ -32,6 +32,11 @@ impl Containerd {
             panic!("containerd's CRI service does not answer:\n{log}");
         }
         containerd
+    }
+
+    /// Its pid outside the rig.
+    pub(crate) fn pid(&self) -> Option<Pid> {
+        Machine::pid_behind(&self.child)
     }
 
     /// Ends it at once.

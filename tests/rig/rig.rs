@@ -27,6 +27,8 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use rustix::process::Pid;
+
 pub(crate) use agent::Agent;
 pub(crate) use cri::{Container, ContainerSeen, ContainerState, Sandbox, SandboxSeen};
 pub(crate) use http::Reply;
@@ -47,6 +49,11 @@ pub(crate) const NODE_IP: &str = "192.0.2.10";
 pub(crate) const READ_ONLY_PORT: u16 = 10255;
 /// How long anything that the agent is asked for may take: generous, since tests share two cores.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// `target/debug` or its like: where the running program was built.
+pub(crate) fn build_dir() -> PathBuf {
+    images::build_dir()
+}
 
 /// One test's machine. See the module's documentation.
 pub(crate) struct Rig {
@@ -161,6 +168,11 @@ impl Rig {
         Agent::start(self, &[], &[], flags)
     }
 
+    /// Starts any program as the agent, through a launcher or none, with these flags only.
+    pub(crate) fn start_program(&self, launcher: &[&str], program: &Path, flags: &[String]) -> Agent<'_> {
+        Agent::start_program(self, launcher, program, flags)
+    }
+
     fn agent_flags(&self) -> Vec<String> {
         let path = |path: PathBuf| path.display().to_string();
         vec![
@@ -177,6 +189,11 @@ impl Rig {
         let mut containerd = self.containerd.lock().expect("the containerd slot");
         assert!(containerd.is_none(), "containerd runs already");
         *containerd = Some(containerd::Containerd::start(&self.machine));
+    }
+
+    /// The pid of containerd, outside.
+    pub(crate) fn containerd_pid(&self) -> Option<Pid> {
+        self.containerd.lock().expect("the containerd slot").as_ref().and_then(containerd::Containerd::pid)
     }
 
     /// Kills containerd; the containers and their shims run on.
