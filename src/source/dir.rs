@@ -8,7 +8,7 @@ mod scan;
 mod watch;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_channel::Sender;
 use jiff::Timestamp;
@@ -66,8 +66,9 @@ pub async fn run_dir(source: DirSource, inbox: Sender<Event>) {
         {
             return;
         }
+        let read = Instant::now();
         now.watch.wait(if is_there { rescan } else { MISSING }).await;
-        Timer::after(BREATH).await;
+        Timer::after(BREATH.saturating_sub(read.elapsed())).await;
         state = now;
     }
 }
