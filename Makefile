@@ -14,7 +14,7 @@ MAX_CRATES := 125
 # Where cargo builds.
 TARGET = $$($(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
 
-.PHONY: help deps go toolchain build lint unit e2e size test demo bench-build bench soak clean
+.PHONY: help deps go toolchain build lint unit e2e deny size test demo bench-build bench soak clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,13 +49,17 @@ e2e: deps ## Run the end-to-end tests on a private containerd (as root)
 	$(CARGO) test --locked --no-run --tests
 	$(AS_ROOT) $(CARGO) test --locked --test '*'
 
+deny: ## Check licences, bans and sources of all crates (installs cargo-deny if it is missing)
+	@command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny
+	$(CARGO) deny check licenses bans sources
+
 size: build ## Hold the release binary and the number of its crates to their limits
 	@binary=$(TARGET)/release/rkubelet; bytes=$$(stat -c %s $$binary); \
 	crates=$$($(CARGO) tree --locked -e normal --prefix none | sed 's/ (.*//' | sort -u | wc -l); \
 	echo "$$binary: $$bytes bytes of $(MAX_BYTES), $$crates crates of $(MAX_CRATES)"; \
 	test $$bytes -le $(MAX_BYTES) && test $$crates -le $(MAX_CRATES)
 
-test: deps lint unit e2e size ## Do all of the above: what CI runs
+test: deps lint unit e2e size ## Format, lints, all tests, size: what CI runs
 
 demo: deps ## Run the examples on a private containerd until Ctrl-C, or for DEMO_SECONDS=N
 	$(CARGO) build --locked --bin rkubelet --example demo
