@@ -149,15 +149,17 @@ fn runtime(
 /// Turns the loop: events in, commands out, the view published in between.
 async fn run_sync_loop(mut state: SyncLoop, events: Receiver<Event>, context: Context, view: Published) {
     let mut workers: BTreeMap<PodName, Sender<Wish>> = BTreeMap::new();
-    let mut left_alone = 0;
+    let mut left_alone: Vec<PodName> = Vec::new();
     while let Ok(event) = events.recv().await {
         let mut commands = state.handle(event);
         while let Ok(event) = events.try_recv() {
             commands.extend(state.handle(event));
         }
-        if state.left_alone().len() != left_alone {
-            left_alone = state.left_alone().len();
-            warn!(pods = ?state.left_alone(), "pods of a source that this agent was not given are left alone");
+        let strangers = state.left_alone();
+        if !strangers.iter().copied().eq(&left_alone) {
+            left_alone = strangers.into_iter().cloned().collect();
+            let pods = left_alone.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+            warn!(pods, "pods of a source that this agent was not given are left alone");
         }
         // Published before it is acted upon: housekeeping relies on it.
         view.publish(state.view());

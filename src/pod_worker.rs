@@ -224,8 +224,7 @@ impl Worker {
                     warn!(pod = %self.name, reason = waiting.reason, message = waiting.message, "cannot create the sandbox");
                 }
                 self.context.runtime.metrics.pod_start_failed();
-                let failure =
-                    Failure::after(self.history.sandbox.as_ref(), Timestamp::now(), backoff, waiting);
+                let failure = Failure::after(earlier, Timestamp::now(), backoff, waiting);
                 self.history.sandbox = Some(failure);
                 Err(Next::Again)
             }

@@ -61,6 +61,7 @@ impl Runtime {
     /// Lets the starts that are under way come to their end, and none begin any more: containerd kills a container
     /// whose caller goes away while it starts.
     pub async fn drain(&self, deadline: Duration) {
+        // Never given back: what would start now waits until the process ends.
         let drained = async { std::mem::forget(self.starts.write().await) };
         let late = async {
             Timer::after(deadline).await;

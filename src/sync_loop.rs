@@ -18,7 +18,7 @@ use crate::pleg::diff::{Fingerprint, NodeList, Seen, diff_listed};
 use crate::pod::{ContainerId, Pod, PodName, PodUid, Source};
 use crate::pod_config::{PodConfig, PodUpdate, Snapshot};
 use crate::pod_manager::PodManager;
-use crate::view::{PodView, RuntimeState, View};
+use crate::view::{PodView, RuntimeState, Verdict, View};
 
 /// What can happen.
 #[derive(Debug)]
@@ -80,6 +80,8 @@ pub struct SyncLoop {
     workers: BTreeMap<PodName, Worker>,
     listed: Option<NodeList>,
     runtime: RuntimeState,
+    /// What became of every manifest, as of the last word of a source.
+    verdicts: Arc<[Verdict]>,
     /// Wishes so far.
     wishes: u64,
 }
@@ -104,6 +106,7 @@ impl SyncLoop {
             workers: BTreeMap::new(),
             listed: None,
             runtime: RuntimeState::Unknown,
+            verdicts: Arc::default(),
             wishes: 0,
         }
     }
@@ -136,7 +139,7 @@ impl SyncLoop {
         });
         View {
             pods: pods.collect(),
-            verdicts: self.config.verdicts(),
+            verdicts: self.verdicts.clone(),
             runtime: self.runtime.clone(),
             settled: self.listed.is_some() && self.config.all_settled(),
         }
@@ -151,6 +154,7 @@ impl SyncLoop {
                 PodUpdate::Remove(name) => self.wish(name, Want::Stop),
             });
         }
+        self.verdicts = self.config.verdicts().into();
         commands.extend(self.end_orphans());
         commands
     }

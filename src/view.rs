@@ -13,7 +13,7 @@ pub struct View {
     /// Desired pods, and those still ending, with their live status.
     pub pods: BTreeMap<PodName, PodView>,
     /// What became of each manifest of each source.
-    pub verdicts: Vec<Verdict>,
+    pub verdicts: Arc<[Verdict]>,
     /// Whether the container runtime answers.
     pub runtime: RuntimeState,
     /// Every source has said all that it holds, and the runtime too: what is neither wanted nor running is litter.

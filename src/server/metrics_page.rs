@@ -64,7 +64,8 @@ fn render_manifests(page: &mut Page, view: &View) {
     let api = view.verdicts.iter().any(|verdict| verdict.source == Source::Api).then_some(Source::Api);
     for source in [Source::File, Source::Http].into_iter().chain(api) {
         for outcome in ["accepted", "refused", "shadowed"] {
-            let found = count(&view.verdicts, |v| v.source == source && outcome_label(&v.outcome) == outcome);
+            let found =
+                count(view.verdicts.iter(), |v| v.source == source && outcome_label(&v.outcome) == outcome);
             page.sample(&[("source", source.as_str()), ("outcome", outcome)], found);
         }
     }
@@ -111,11 +112,12 @@ mod tests {
         let mut view = reference_view();
         let pod = PodName::new("default", "a");
         let warnings = vec!["spec.x: unknown".to_owned(), "spec.y: not honoured".to_owned()];
-        view.verdicts = vec![
+        view.verdicts = [
             verdict(Source::File, Outcome::Accepted { pod: pod.clone(), warnings }),
             verdict(Source::File, Outcome::Refused { field: String::new(), reason: "not YAML".to_owned() }),
             verdict(Source::Http, Outcome::Shadowed { pod, by: Source::File }),
-        ];
+        ]
+        .into();
         view.runtime = RuntimeState::Up;
         let text = render(&view, &Metrics::new("node1"), &Process::default());
         exposition::check(&text).unwrap();

@@ -80,10 +80,7 @@ fn each_bad_file_is_refused_in_one_line_and_no_other_pod_is_touched() {
         let lines = complaints(&agent.log(), file);
         assert_eq!(lines.len(), 1, "{file}: {lines:#?}");
     }
-    let after = rig.fingerprint();
-    for (id, state) in before {
-        assert_eq!(after.get(&id), Some(&state), "{id}");
-    }
+    rig.assert_untouched(&before);
     let mut pods: Vec<String> = rig.sandboxes().into_iter().map(|seen| seen.pod).collect();
     pods.sort();
     assert_eq!(pods, ["good-node1", "later-node1"]);
@@ -132,10 +129,7 @@ fn a_pod_outlives_the_ruin_of_its_file() {
     rig.wait("a complaint of the new agent", || !complaints(&agent.log(), "pod.yaml").is_empty());
     rig.write_manifest("marker.yaml", &manifest::idle("marker"));
     rig.wait_running("marker-node1", "main");
-    let after = rig.fingerprint();
-    for (id, state) in before {
-        assert_eq!(after.get(&id), Some(&state), "{id}");
-    }
+    rig.assert_untouched(&before);
 }
 
 #[test]
@@ -154,10 +148,7 @@ fn pods_outlive_the_loss_of_the_directory() {
     fs::rename(&aside, rig.manifest_dir()).expect("move the directory back");
     rig.write_manifest("later.yaml", &manifest::idle("later"));
     rig.wait_running("later-node1", "main");
-    let after = rig.fingerprint();
-    for (id, state) in before {
-        assert_eq!(after.get(&id), Some(&state), "{id}");
-    }
+    rig.assert_untouched(&before);
 }
 
 #[test]
@@ -174,10 +165,7 @@ fn of_two_files_with_one_pod_name_the_incumbent_stays() {
     }
     rig.write_manifest("later.yaml", &manifest::idle("later"));
     rig.wait_running("later-node1", "main");
-    let after = rig.fingerprint();
-    for (id, state) in before {
-        assert_eq!(after.get(&id), Some(&state), "{id}");
-    }
+    rig.assert_untouched(&before);
 }
 
 #[test]

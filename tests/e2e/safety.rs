@@ -13,14 +13,6 @@ fn settle(rig: &Rig) {
     rig.wait_running("later-node1", "main");
 }
 
-/// Everything of `before` is as it was.
-fn assert_untouched(rig: &Rig, before: &std::collections::BTreeMap<String, String>) {
-    let after = rig.fingerprint();
-    for (id, state) in before {
-        assert_eq!(after.get(id), Some(state), "{id}\n{}", rig.report());
-    }
-}
-
 #[test]
 fn saving_a_file_unchanged_as_editors_do_restarts_nothing() {
     let rig = Rig::new();
@@ -39,7 +31,7 @@ fn saving_a_file_unchanged_as_editors_do_restarts_nothing() {
         fs::write(&path, &text).expect("and write it again");
     }
     settle(&rig);
-    assert_untouched(&rig, &before);
+    rig.assert_untouched(&before);
     assert_eq!(agent.log_lines_with("manifest is gone").len(), 0, "{}", agent.log());
 }
 
@@ -77,12 +69,12 @@ fn pods_outlive_the_unmounting_of_their_directory() {
     let before = rig.fingerprint();
     rig.output("umount", &["-l", &dir]);
     agent.wait_for_log("an empty directory has taken its place");
-    assert_untouched(&rig, &before);
+    rig.assert_untouched(&before);
     // It comes back, and counts again.
     rig.output("mount", &["-t", "tmpfs", "none", &dir]);
     inside(&format!("cp {} {dir}/", aside.display()));
     agent.wait_for_log("reading the manifests again");
-    assert_untouched(&rig, &before);
+    rig.assert_untouched(&before);
     inside(&format!("rm {dir}/pod.yaml"));
     rig.wait("the pod to end", || rig.sandboxes().is_empty());
 }
@@ -100,7 +92,7 @@ fn an_agent_without_a_source_ends_nobodys_pods() {
     let config = format!("--config={}", rig.config_path().display());
     let agent = rig.start_agent_with_flags(&[&endpoint, &root, &config, "--hostname-override=node1"]);
     agent.wait_for_log("are left alone");
-    assert_untouched(&rig, &before);
+    rig.assert_untouched(&before);
 }
 
 #[test]

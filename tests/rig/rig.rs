@@ -279,6 +279,14 @@ impl Rig {
         self.machine.command(program)
     }
 
+    /// Everything of an earlier fingerprint is as it was; more may have come.
+    pub(crate) fn assert_untouched(&self, before: &BTreeMap<String, String>) {
+        let after = self.fingerprint();
+        for (id, state) in before {
+            assert_eq!(after.get(id), Some(state), "{id}\n{}", self.report());
+        }
+    }
+
     /// Runs a command inside the rig, and returns what it printed; fails the test if it fails.
     pub(crate) fn output(&self, program: &str, args: &[&str]) -> String {
         let output = self.command(program).args(args).output().expect("run a command inside the rig");

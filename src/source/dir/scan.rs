@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use rustix::fs::OFlags;
 
-/// No manifest is larger, as for kubelet.
-const MAX_BYTES: u64 = 10 << 20;
+use crate::pod::decode::MAX_MANIFEST;
+
+/// A larger file is not read at all.
+const MAX_BYTES: u64 = MAX_MANIFEST as u64;
 /// A stamp that is younger may stand for two different contents.
 const TICK: Duration = Duration::from_millis(50);
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
