@@ -1,0 +1,300 @@
+//! The HTTP client: one GET, one connection, one deadline.
+//!
+//! Owns what travels. Whom to ask, what to send along, whether redirects are followed and what to think of the
+//! answer is the caller's: the URL source's, a hook's. Invariants: nothing outlives a request but the TLS settings;
+//! every request ends at its deadline, whatever the server does; what is kept of an answer is bounded.
+//!
+//! It runs on the tokio thread, which is there for the runtime's client anyway.
+
+pub mod encoding;
+pub mod error;
+pub mod redirect;
+pub mod tls;
+pub mod url;
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_lite::future;
+use http_body_util::{BodyExt as _, Empty};
+use hyper::body::{Body as _, Bytes, Incoming};
+use hyper::client::conn::http1;
+use hyper::header::{HOST, HeaderMap, HeaderName, HeaderValue, LOCATION, TRANSFER_ENCODING, USER_AGENT};
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+pub use error::{Cause, HttpError};
+pub use redirect::{PlainText, Redirects};
+pub use tls::Tls;
+pub use url::Url;
+
+use redirect::is_redirect;
+use tls::Configs;
+use url::Scheme;
+
+/// The status line and the headers of an answer may take this much; more is an error.
+const MAX_HEAD: usize = 64 << 10;
+/// One of several addresses may take this long before the next is tried.
+const PER_ADDRESS: Duration = Duration::from_secs(3);
+
+/// A GET.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Whom to ask for what.
+    pub url: Url,
+    /// Headers for whoever answers. A `Host` is for the URL's own origin alone.
+    pub headers: HeaderMap,
+    /// Headers for the URL's own scheme, host and port, and nobody else.
+    pub secrets: HeaderMap,
+    /// The time for all of it, redirects included.
+    pub deadline: Duration,
+    /// How much of a body is taken.
+    pub body: BodyLimit,
+    /// How the server is known, where the URL asks for TLS.
+    pub tls: Tls,
+}
+
+/// How much of a body is taken, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyLimit {
+    /// All of it; a larger one is an error.
+    Whole(usize),
+    /// Its beginning; the rest is not waited for.
+    Start(usize),
+}
+
+/// An answer.
+#[derive(Debug, Clone)]
+pub struct Response {
+    /// The status code.
+    pub status: u16,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body, as it travelled.
+    pub body: Vec<u8>,
+    /// How the end of the body was told.
+    pub end: BodyEnd,
+}
+
+/// How the end of a body was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyEnd {
+    /// By its length, its last chunk, or the end of TLS.
+    Told,
+    /// By the end of the connection, which is also what a broken one looks like.
+    Guessed,
+    /// Not at all: there may be more than was to be taken.
+    Cut,
+}
+
+/// The client. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Client {
+    handle: Handle,
+    configs: Arc<Configs>,
+}
+
+impl Client {
+    /// A client on this reactor.
+    pub fn new(handle: Handle) -> Self {
+        Self { handle, configs: Arc::default() }
+    }
+
+    /// Asks, and follows where it is sent as far as the rule goes. Given up when dropped.
+    ///
+    /// # Errors
+    /// When there is no whole answer in time.
+    pub async fn get(&self, request: &Request, redirects: &Redirects) -> Result<Response, HttpError> {
+        let begun = Instant::now();
+        let mut hop = request.clone();
+        let mut followed = 0;
+        loop {
+            hop.deadline = request.deadline.saturating_sub(begun.elapsed());
+            let answered = self.get_once(&hop).await;
+            let response = match answered {
+                Err(HttpError::Deadline { .. }) => {
+                    return Err(HttpError::Deadline { after: request.deadline });
+                }
+                answered => answered?,
+            };
+            if !is_redirect(response.status) {
+                return Ok(response);
+            }
+            let location = response.headers.get(LOCATION).and_then(|value| value.to_str().ok());
+            let Some(next) = redirects.next(&hop.url, response.status, location, followed)? else {
+                return Ok(response);
+            };
+            if !next.has_origin_of(&hop.url) {
+                hop.headers.remove(HOST);
+                hop.secrets = HeaderMap::new();
+                hop.tls = hop.tls.without_identity();
+            }
+            hop.url = next;
+            followed += 1;
+        }
+    }
+
+    async fn get_once(&self, request: &Request) -> Result<Response, HttpError> {
+        let config = match request.url.scheme {
+            Scheme::Http => None,
+            Scheme::Https => {
+                let (configs, tls) = (self.configs.clone(), request.tls.clone());
+                let load = async { Ok(smol::unblock(move || configs.get(&tls)).await?) };
+                let late = async {
+                    smol::Timer::after(request.deadline).await;
+                    Err(HttpError::Deadline { after: request.deadline })
+                };
+                Some(future::or(load, late).await?)
+            }
+        };
+        let (deadline, hop) = (request.deadline, request.clone());
+        let work = async move {
+            let exchanged = timeout(deadline, exchange(&hop, config)).await;
+            exchanged.unwrap_or(Err(HttpError::Deadline { after: deadline }))
+        };
+        let answered = GivenUp(self.handle.spawn(work)).await;
+        if matches!(answered, Err(HttpError::Handshake { .. })) {
+            self.configs.forget(&request.tls);
+        }
+        answered
+    }
+}
+
+/// A task of the reactor that ends when nobody waits for it any more.
+struct GivenUp(JoinHandle<Result<Response, HttpError>>);
+
+impl Future for GivenUp {
+    type Output = Result<Response, HttpError>;
+
+    fn poll(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Self::Output> {
+        let joined = std::pin::Pin::new(&mut self.0).poll(context);
+        joined.map(|joined| joined.unwrap_or(Err(HttpError::Reactor)))
+    }
+}
+
+impl Drop for GivenUp {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn exchange(request: &Request, config: Option<Arc<ClientConfig>>) -> Result<Response, HttpError> {
+    let host = &request.url.host;
+    let stream = connect(&request.url).await?;
+    let Some(config) = config else { return ask(request, stream, BodyEnd::Guessed).await };
+    let handshake = |source| HttpError::Handshake { host: host.clone(), source };
+    let name = ServerName::try_from(host.clone()).map_err(|error| handshake(io::Error::other(error)))?;
+    let stream = TlsConnector::from(config).connect(name, stream).await.map_err(handshake)?;
+    // The end of TLS is signed: a connection that breaks is an error of its own.
+    ask(request, stream, BodyEnd::Told).await
+}
+
+/// Tries the host's addresses, one after the other.
+async fn connect(url: &Url) -> Result<TcpStream, HttpError> {
+    let resolve = |source| HttpError::Resolve { host: url.host.clone(), source };
+    let addresses: Vec<_> = lookup_host((url.host.as_str(), url.port)).await.map_err(resolve)?.collect();
+    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for (index, address) in addresses.iter().enumerate() {
+        let is_last = index + 1 == addresses.len();
+        // The last one has what is left of the deadline, which is the caller's.
+        let tried = if is_last {
+            TcpStream::connect(address).await
+        } else {
+            timeout(PER_ADDRESS, TcpStream::connect(address))
+                .await
+                .unwrap_or(Err(io::ErrorKind::TimedOut.into()))
+        };
+        match tried {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(HttpError::Connect { host: url.host.clone(), source: last })
+}
+
+/// One request and its answer; a body that only ends with its connection counts as `unframed`.
+async fn ask<S>(request: &Request, stream: S, unframed: BodyEnd) -> Result<Response, HttpError>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let broken = |source| HttpError::Exchange { host: request.url.host.clone(), source };
+    let message = message(request).map_err(HttpError::Request)?;
+    let mut builder = http1::Builder::new();
+    // Case means nothing, but to the simplest of servers; those know Go's.
+    builder.max_buf_size(MAX_HEAD).title_case_headers(true);
+    let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(broken)?;
+    let answer = async {
+        let response = sender.send_request(message).await.map_err(broken)?;
+        let (head, incoming) = response.into_parts();
+        let framed = incoming.size_hint().exact().is_some() || is_chunked(&head.headers);
+        let (body, end) = read(incoming, request, if framed { BodyEnd::Told } else { unframed }).await?;
+        Ok(Response { status: head.status.as_u16(), headers: head.headers, body, end })
+    };
+    // The connection moves the bytes; what ails it is told through the answer.
+    let moving = async {
+        let _ = connection.await;
+        future::pending().await
+    };
+    future::or(answer, moving).await
+}
+
+/// Reads as much of a body as is asked for; one that is read to its end has ended so.
+async fn read(
+    mut incoming: Incoming,
+    request: &Request,
+    end: BodyEnd,
+) -> Result<(Vec<u8>, BodyEnd), HttpError> {
+    let mut body = Vec::new();
+    while let Some(frame) = incoming.frame().await {
+        let frame =
+            frame.map_err(|source| HttpError::BrokenOff { host: request.url.host.clone(), source })?;
+        let Ok(data) = frame.into_data() else { continue };
+        match request.body {
+            BodyLimit::Whole(limit) if body.len() + data.len() > limit => {
+                return Err(HttpError::TooLarge { limit });
+            }
+            BodyLimit::Start(limit) if body.len() + data.len() >= limit => {
+                body.extend_from_slice(&data[..limit - body.len()]);
+                return Ok((body, BodyEnd::Cut));
+            }
+            BodyLimit::Whole(_) | BodyLimit::Start(_) => body.extend_from_slice(&data),
+        }
+    }
+    Ok((body, end))
+}
+
+fn is_chunked(headers: &HeaderMap) -> bool {
+    let last = headers.get_all(TRANSFER_ENCODING).iter().next_back().and_then(|value| value.to_str().ok());
+    last.is_some_and(|codings| codings.trim().to_ascii_lowercase().ends_with("chunked"))
+}
+
+fn message(request: &Request) -> Result<hyper::Request<Empty<Bytes>>, hyper::http::Error> {
+    let mut message = hyper::Request::get(request.url.path.as_str()).body(Empty::new())?;
+    let headers = message.headers_mut();
+    headers.insert(HOST, HeaderValue::from_str(&request.url.authority())?);
+    headers.insert(USER_AGENT, HeaderValue::from_static(concat!("rkubelet/", env!("CARGO_PKG_VERSION"))));
+    for given in [&request.headers, &request.secrets] {
+        let names: Vec<HeaderName> = given.keys().cloned().collect();
+        for name in names {
+            headers.remove(&name);
+            for value in given.get_all(&name) {
+                headers.append(name.clone(), value.clone());
+            }
+        }
+    }
+    Ok(message)
+}
+
+#[cfg(test)]
+pub(crate) mod tests;
