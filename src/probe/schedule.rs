@@ -1,0 +1,332 @@
+//! When which probe is run, and what came of it. Pure: time and chance are parameters.
+//!
+//! Owns every probe of the node. At rest a probe is an entry here and nothing else. Invariants: a probe is never run
+//! twice at the same time; until a container has started, only its startup probe is run.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::check::Spec;
+use super::target::{Pace, Target, Verdicts};
+use super::threshold::{Change, Kind, Outcome, Tally};
+use crate::pod::{ContainerId, PodName, PodUid};
+
+/// What tells one probe from another.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    /// The pod.
+    pub pod: PodName,
+    /// The container.
+    pub id: ContainerId,
+    /// What the probe is for.
+    pub kind: Kind,
+}
+
+/// A run that is due.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Job {
+    /// Which probe.
+    pub key: Arc<Key>,
+    /// The instance of its pod.
+    pub uid: PodUid,
+    /// The container's name in the pod.
+    pub container: String,
+    /// What to do.
+    pub spec: Arc<Spec>,
+    /// Where the pod is reached.
+    pub host: String,
+}
+
+/// What one run came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ran {
+    /// What it found.
+    pub result: ProbeResult,
+    /// What it printed, or what went wrong.
+    pub output: String,
+}
+
+/// What one run found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum ProbeResult {
+    /// All is well.
+    Success,
+    /// The same, as far as can be told.
+    Warning,
+    /// It is not.
+    Failure,
+    /// It could not be run, which says nothing about the container.
+    Unknown,
+}
+
+impl ProbeResult {
+    /// What counts of it.
+    pub fn outcome(self) -> Option<Outcome> {
+        match self {
+            ProbeResult::Success | ProbeResult::Warning => Some(Outcome::Success),
+            ProbeResult::Failure => Some(Outcome::Failure),
+            ProbeResult::Unknown => None,
+        }
+    }
+}
+
+/// What a run means to others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Noted {
+    /// The result differs from the one before it.
+    pub news: News,
+    /// The verdict changed, to this.
+    pub verdict: Change,
+}
+
+/// Whether a result is worth a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum News {
+    /// The last one was the same.
+    No,
+    /// It is the first one, or the last one was another.
+    Yes,
+}
+
+/// What is known of one probe, for whoever asks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// The pod's namespace.
+    pub namespace: String,
+    /// The pod's name.
+    pub pod: String,
+    /// The pod's UID.
+    pub uid: String,
+    /// The container's name.
+    pub container: String,
+    /// The container's id.
+    pub container_id: String,
+    /// What the probe is for.
+    pub probe: Kind,
+    /// What follows from its results; none before it is known.
+    pub verdict: Option<Outcome>,
+    /// Results of the last kind in a row.
+    pub in_a_row: u32,
+    /// The last run; none before the first.
+    pub last: Option<Last>,
+}
+
+/// The last run of a probe.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Last {
+    /// What it found.
+    pub result: ProbeResult,
+    /// What it printed, or what went wrong.
+    pub output: String,
+    /// When it ended.
+    pub at: Timestamp,
+}
+
+/// The time, on both clocks.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment {
+    /// On a clock that never jumps, since the agent began.
+    pub uptime: Duration,
+    /// On the wall.
+    pub now: Timestamp,
+}
+
+/// Every probe of the node.
+#[derive(Debug)]
+pub struct Schedule {
+    probes: BTreeMap<Arc<Key>, Entry>,
+    due: BTreeSet<(Duration, Arc<Key>)>,
+    /// When the agent began: what ran before is met with a spread-out first round.
+    began: Timestamp,
+}
+
+#[derive(Debug)]
+struct Entry {
+    uid: PodUid,
+    container: String,
+    spec: Arc<Spec>,
+    host: String,
+    pace: Pace,
+    tally: Tally,
+    /// It is not run before this time.
+    earliest: Option<Duration>,
+    stage: Stage,
+    last: Option<Last>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Idle,
+    Due(Duration),
+    Running { since: Duration },
+}
+
+impl Schedule {
+    /// An empty one, of an agent that began now.
+    pub fn new(began: Timestamp) -> Self {
+        Self { probes: BTreeMap::new(), due: BTreeSet::new(), began }
+    }
+
+    /// These are the probes of a pod from now on. What is known of those that it had is kept. `chance` is from 0 to 1.
+    pub fn watch(
+        &mut self,
+        pod: &PodName,
+        uid: &PodUid,
+        targets: Vec<Target>,
+        at: Moment,
+        mut chance: impl FnMut() -> f64,
+    ) {
+        let mut gone: BTreeSet<_> = self.keys_of(pod).into_iter().collect();
+        for Target { id, container, kind, spec, host, known, pace } in targets {
+            let key = Arc::new(Key { pod: pod.clone(), id, kind });
+            gone.remove(&key);
+            let began = self.began;
+            let entry = self.probes.entry(key).or_insert_with(|| Entry {
+                uid: uid.clone(),
+                container,
+                spec: spec.clone(),
+                host: String::new(),
+                pace: Pace::Held,
+                tally: Tally::knowing(known),
+                earliest: None,
+                stage: Stage::Idle,
+                last: None,
+            });
+            (entry.spec, entry.host, entry.pace) = (spec, host, pace);
+            if let (None, Pace::Runs { started_at }) = (entry.earliest, pace) {
+                entry.earliest = Some(first_due(&entry.spec, started_at, began, at, &mut chance));
+            }
+        }
+        self.remove(gone);
+        self.arrange(pod, at.uptime);
+    }
+
+    /// The pod has no probes any more.
+    pub fn forget(&mut self, pod: &PodName) {
+        self.remove(self.keys_of(pod));
+    }
+
+    /// The probes that are to be run now.
+    pub fn take_due(&mut self, uptime: Duration) -> Vec<Job> {
+        let mut jobs = Vec::new();
+        while let Some((due, _)) = self.due.first()
+            && *due <= uptime
+            && let Some((due, key)) = self.due.pop_first()
+        {
+            let Some(entry) = self.probes.get_mut(&key) else { continue };
+            entry.stage = Stage::Running { since: due };
+            let (uid, container) = (entry.uid.clone(), entry.container.clone());
+            jobs.push(Job { uid, container, spec: entry.spec.clone(), host: entry.host.clone(), key });
+        }
+        jobs
+    }
+
+    /// When the next probe is due.
+    pub fn next_due(&self) -> Option<Duration> {
+        self.due.first().map(|(due, _)| *due)
+    }
+
+    /// Takes in what a run came to; none if nobody is interested any more.
+    pub fn note(&mut self, key: &Arc<Key>, ran: Ran, at: Moment) -> Option<Noted> {
+        let entry = self.probes.get_mut(key)?;
+        let Stage::Running { since } = entry.stage else { return None };
+        entry.stage = Stage::Idle;
+        // A run that took longer than its period is followed by the next one at once.
+        entry.earliest = Some(since.saturating_add(entry.spec.period));
+        let noted = (entry.pace != Pace::Held).then(|| {
+            let same = entry.last.as_ref().is_some_and(|last| last.result == ran.result);
+            let verdict = match ran.result.outcome() {
+                Some(outcome) => entry.tally.note(entry.spec.thresholds, outcome),
+                None => Change::None,
+            };
+            entry.last = Some(Last { result: ran.result, output: ran.output, at: at.now });
+            Noted { news: if same { News::No } else { News::Yes }, verdict }
+        });
+        self.arrange(&key.pod, at.uptime);
+        noted
+    }
+
+    /// What the probes of a pod found.
+    pub fn verdicts(&self, pod: &PodName) -> Verdicts {
+        let found = self.of(pod).map(|(key, entry)| ((key.id.clone(), key.kind), entry.tally.verdict()));
+        found.collect()
+    }
+
+    /// Everything, for whoever asks.
+    pub fn reports(&self) -> Vec<Report> {
+        let report = |(key, entry): (&Arc<Key>, &Entry)| Report {
+            namespace: key.pod.namespace.clone(),
+            pod: key.pod.name.clone(),
+            uid: entry.uid.to_string(),
+            container: entry.container.clone(),
+            container_id: key.id.to_string(),
+            probe: key.kind,
+            verdict: entry.tally.verdict(),
+            in_a_row: entry.tally.in_a_row(),
+            last: entry.last.clone(),
+        };
+        self.probes.iter().map(report).collect()
+    }
+
+    fn remove(&mut self, keys: impl IntoIterator<Item = Arc<Key>>) {
+        for key in keys {
+            if let Some(Entry { stage: Stage::Due(due), .. }) = self.probes.remove(&key) {
+                self.due.remove(&(due, key));
+            }
+        }
+    }
+
+    /// Makes due what may be run, and holds back what may not.
+    fn arrange(&mut self, pod: &PodName, uptime: Duration) {
+        let verdicts = self.verdicts(pod);
+        for key in self.keys_of(pod) {
+            let Some(entry) = self.probes.get_mut(&key) else { continue };
+            let opened = key.kind == Kind::Startup || verdicts.has_started(&key.id);
+            let wanted = opened && entry.pace != Pace::Held && !entry.tally.is_settled(key.kind);
+            match (entry.stage, entry.earliest) {
+                (Stage::Idle, Some(earliest)) if wanted => {
+                    let due = earliest.max(uptime);
+                    entry.stage = Stage::Due(due);
+                    self.due.insert((due, key));
+                }
+                (Stage::Due(due), _) if !wanted => {
+                    entry.stage = Stage::Idle;
+                    self.due.remove(&(due, key));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn of<'a>(&'a self, pod: &'a PodName) -> impl Iterator<Item = (&'a Arc<Key>, &'a Entry)> {
+        let first = Key { pod: pod.clone(), id: ContainerId(String::new()), kind: Kind::Startup };
+        self.probes.range(Arc::new(first)..).take_while(move |(key, _)| key.pod == *pod)
+    }
+
+    fn keys_of(&self, pod: &PodName) -> Vec<Arc<Key>> {
+        self.of(pod).map(|(key, _)| key.clone()).collect()
+    }
+}
+
+/// When a probe is first run. The containers that an agent finds are met one by one, over the period of each probe.
+fn first_due(
+    spec: &Spec,
+    started_at: Timestamp,
+    began: Timestamp,
+    at: Moment,
+    chance: &mut impl FnMut() -> f64,
+) -> Duration {
+    let ran_for = Duration::try_from(at.now.duration_since(started_at)).unwrap_or_default();
+    let delay = spec.initial_delay.saturating_sub(ran_for);
+    let spread = if started_at < began { spec.period.mul_f64(chance()) } else { Duration::ZERO };
+    at.uptime.saturating_add(delay.max(spread))
+}

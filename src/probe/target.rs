@@ -1,0 +1,171 @@
+//! Which probes a pod has now: from its manifest, from what runs, and from what was last shown of it. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Container as ContainerSpec, ContainerStatus, PodStatus};
+
+use super::check::{Spec, probe_of};
+use super::threshold::{Kind, Outcome};
+use crate::observed::{Container, ContainerState, Observed};
+use crate::pod::{ContainerId, ContainerRef, Pod, is_sidecar};
+
+/// One probe of one container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The container.
+    pub id: ContainerId,
+    /// Its name in the pod.
+    pub container: String,
+    /// What the probe is for.
+    pub kind: Kind,
+    /// What to do, and how often.
+    pub spec: Arc<Spec>,
+    /// Where the pod is reached.
+    pub host: String,
+    /// The verdict that was last shown of this container, by an earlier agent too.
+    pub known: Option<Outcome>,
+    /// Whether it is to be run.
+    pub pace: Pace,
+}
+
+/// Whether a probe is to be run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// It is.
+    Runs {
+        /// When the container began.
+        started_at: Timestamp,
+    },
+    /// It is not; its verdict stands.
+    Held,
+}
+
+/// Where a pod is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Course {
+    /// It is to run.
+    Lives,
+    /// It is to end: its readiness still counts, and nothing is restarted.
+    Ends,
+}
+
+/// What probes found, by container. A probe that is not there has nothing against its container.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Verdicts(BTreeMap<(ContainerId, Kind), Option<Outcome>>);
+
+impl Verdicts {
+    /// Its startup probe, if it has one, has succeeded.
+    pub fn has_started(&self, id: &ContainerId) -> bool {
+        self.passes(id, Kind::Startup)
+    }
+
+    /// It has started, and its readiness probe, if it has one, succeeds.
+    pub fn is_ready(&self, id: &ContainerId) -> bool {
+        self.has_started(id) && self.passes(id, Kind::Readiness)
+    }
+
+    /// The probe for which it is to be restarted, if there is one.
+    pub fn failed(&self, id: &ContainerId) -> Option<Kind> {
+        let failed = |kind: &Kind| self.get(id, *kind) == Some(&Some(Outcome::Failure));
+        [Kind::Liveness, Kind::Startup].into_iter().find(failed)
+    }
+
+    fn passes(&self, id: &ContainerId, kind: Kind) -> bool {
+        self.get(id, kind).is_none_or(|verdict| *verdict == Some(Outcome::Success))
+    }
+
+    fn get(&self, id: &ContainerId, kind: Kind) -> Option<&Option<Outcome>> {
+        self.0.get(&(id.clone(), kind))
+    }
+}
+
+impl FromIterator<((ContainerId, Kind), Option<Outcome>)> for Verdicts {
+    fn from_iter<I: IntoIterator<Item = ((ContainerId, Kind), Option<Outcome>)>>(verdicts: I) -> Self {
+        Self(verdicts.into_iter().collect())
+    }
+}
+
+/// What the probes of a pod are found from.
+#[derive(Debug, Clone, Copy)]
+pub struct Scene<'a> {
+    /// The pod.
+    pub pod: &'a Pod,
+    /// What the runtime holds of it.
+    pub observed: &'a Observed,
+    /// What was last shown of it.
+    pub previous: Option<&'a PodStatus>,
+    /// Containers that have not started before their hook is done.
+    pub starting: &'a BTreeSet<ContainerId>,
+    /// Where it is in its life.
+    pub course: Course,
+    /// Where the pod is reached.
+    pub host: &'a str,
+}
+
+/// The probes of a pod: those of the newest container of each name, sidecars included.
+pub fn targets(scene: &Scene<'_>) -> Vec<Target> {
+    let is_probed = |(which, spec): &(ContainerRef, &ContainerSpec)| match which {
+        ContainerRef::Init(_) => is_sidecar(spec),
+        ContainerRef::Main(_) => true,
+    };
+    let probed = scene.pod.containers().filter(is_probed);
+    probed.flat_map(|(_, spec)| targets_of(scene, spec)).collect()
+}
+
+fn targets_of(scene: &Scene<'_>, spec: &ContainerSpec) -> Vec<Target> {
+    let found = scene.observed.containers_of(scene.pod, &spec.name);
+    let Some(newest) = found.into_iter().next() else { return Vec::new() };
+    let shown = scene.previous.and_then(|status| shown(status, newest));
+    let target = |kind| {
+        let probe = probe_of(spec, kind)?;
+        Some(Target {
+            id: newest.id.clone(),
+            container: spec.name.clone(),
+            kind,
+            spec: Arc::new(Spec::of(probe, spec)),
+            host: scene.host.to_owned(),
+            known: shown.and_then(|shown| known(shown, kind)),
+            pace: pace(scene, newest, kind),
+        })
+    };
+    Kind::ALL.into_iter().filter_map(target).collect()
+}
+
+fn pace(scene: &Scene<'_>, container: &Container, kind: Kind) -> Pace {
+    let counts = scene.course == Course::Lives || kind == Kind::Readiness;
+    match container.state {
+        ContainerState::Running { started_at } if counts && !scene.starting.contains(&container.id) => {
+            Pace::Runs { started_at }
+        }
+        _ => Pace::Held,
+    }
+}
+
+/// What was shown of this very container, if it ran.
+fn shown<'a>(status: &'a PodStatus, container: &Container) -> Option<&'a ContainerStatus> {
+    let all = [&status.init_container_statuses, &status.container_statuses].into_iter().flatten().flatten();
+    let is_it = |shown: &&ContainerStatus| {
+        // Written with its runtime: `containerd://ID`.
+        let id = shown.container_id.as_deref().and_then(|id| id.rsplit_once("://"));
+        id.is_some_and(|(_, id)| id == container.id.as_str())
+    };
+    let ran = |shown: &&ContainerStatus| shown.state.as_ref().is_some_and(|state| state.running.is_some());
+    all.filter(ran).find(is_it)
+}
+
+/// The verdict that a status stands for.
+fn known(shown: &ContainerStatus, kind: Kind) -> Option<Outcome> {
+    let started = shown.started == Some(true);
+    match kind {
+        Kind::Startup => started.then_some(Outcome::Success),
+        Kind::Readiness if shown.ready => Some(Outcome::Success),
+        // That it failed is known of one that had started.
+        Kind::Readiness => started.then_some(Outcome::Failure),
+        Kind::Liveness => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! Which probes are found, in which pace, with which past.
+
+use serde_json::json;
+
+use super::*;
+use crate::observed::{Exit, Sandbox};
+use crate::pod::testing::pod_with;
+use crate::pod::{ConfigHash, PodUid, SandboxId};
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+/// A container `main` and a sidecar `proxy` with all three probes, and an init container with none that counts.
+fn pod() -> Pod {
+    let mut pod = pod_with("p", "u", "Always", &["main", "proxy", "init"]);
+    for container in &mut pod.spec.containers {
+        container.liveness_probe = Some(Default::default());
+        container.readiness_probe = Some(Default::default());
+        container.startup_probe = Some(Default::default());
+    }
+    let mut init = pod.spec.containers.split_off(1);
+    init[0].restart_policy = Some("Always".into());
+    pod.spec.init_containers = Some(init);
+    pod
+}
+
+fn container(name: &str, attempt: u32, state: ContainerState) -> Container {
+    Container {
+        id: ContainerId(format!("{name}-{attempt}")),
+        sandbox: SandboxId::from("s"),
+        uid: PodUid::from("u"),
+        name: name.into(),
+        attempt,
+        hash: String::new(),
+        crashes: 0,
+        round: 0,
+        sidecar: None,
+        grace: None,
+        pre_stop: None,
+        stop_signal: None,
+        image: String::new(),
+        image_ref: String::new(),
+        created_at: at(1),
+        state,
+    }
+}
+
+fn running() -> ContainerState {
+    ContainerState::Running { started_at: at(50) }
+}
+
+fn exited() -> ContainerState {
+    let (reason, message) = (String::new(), String::new());
+    ContainerState::Exited(Exit { started_at: None, finished_at: at(60), code: 0, reason, message })
+}
+
+fn observed(hash: &str, containers: Vec<Container>) -> Observed {
+    let (id, uid) = (SandboxId::from("s"), PodUid::from("u"));
+    let hash = Some(ConfigHash::from(hash));
+    let sandbox = Sandbox { id, uid, hash, attempt: 0, created_at: at(1), ready: true, ips: vec![] };
+    Observed { sandboxes: vec![sandbox], containers }
+}
+
+/// Each as `id Kind`, with `!` for what is held and the verdict that is known.
+fn found(
+    observed: &Observed,
+    previous: Option<&PodStatus>,
+    starting: &[&str],
+    course: Course,
+) -> Vec<String> {
+    let starting = starting.iter().map(|id| ContainerId::from(*id)).collect();
+    let scene = Scene { pod: &pod(), observed, previous, starting: &starting, course, host: "10.0.0.1" };
+    let word = |target: Target| {
+        let held = if target.pace == Pace::Held { "!" } else { "" };
+        let known = target.known.map(|known| format!(" {known:?}")).unwrap_or_default();
+        format!("{} {}{held}{known}", target.id, target.kind.as_str())
+    };
+    targets(&scene).into_iter().map(word).collect()
+}
+
+#[test]
+fn the_newest_container_of_each_name_is_probed() {
+    let all = |id: &str, held: [&str; 3]| -> Vec<String> {
+        Kind::ALL.iter().zip(held).map(|(kind, held)| format!("{id} {}{held}", kind.as_str())).collect()
+    };
+    let (none, only_readiness, held) = (["", "", ""], ["!", "", "!"], ["!", "!", "!"]);
+    let main = || vec![container("main", 0, running())];
+    let ended = || vec![container("main", 0, exited())];
+    let twice = || vec![container("main", 0, running()), container("main", 1, running())];
+    for (name, containers, starting, course, expect) in [
+        ("nothing runs", vec![], &[][..], Course::Lives, vec![]),
+        ("one runs", main(), &[], Course::Lives, all("main-0", none)),
+        ("its hook runs", main(), &["main-0"], Course::Lives, all("main-0", held)),
+        ("it ends", main(), &[], Course::Ends, all("main-0", only_readiness)),
+        ("it has ended", ended(), &[], Course::Lives, all("main-0", held)),
+        ("it was restarted", twice(), &[], Course::Lives, all("main-1", none)),
+        (
+            "a sidecar, no init container",
+            vec![container("proxy", 0, running()), container("init", 0, running())],
+            &[],
+            Course::Lives,
+            all("proxy-0", none),
+        ),
+    ] {
+        assert_eq!(found(&observed("u", containers), None, starting, course), expect, "{name}");
+    }
+    assert_eq!(found(&observed("other", main()), None, &[], Course::Lives), [""; 0], "of another version");
+}
+
+#[test]
+fn what_was_shown_of_the_same_container_is_known() {
+    let status = |id: &str, state: &str, started: bool, ready: bool| -> PodStatus {
+        let container = json!({
+            "name": "main", "image": "", "imageID": "", "restartCount": 0, "containerID": format!("containerd://{id}"),
+            "state": {state: {}}, "started": started, "ready": ready,
+        });
+        serde_json::from_value(json!({"containerStatuses": [container]})).unwrap()
+    };
+    let observed = observed("u", vec![container("main", 0, running())]);
+    let none = ["main-0 Startup", "main-0 Readiness", "main-0 Liveness"];
+    for (name, previous, expect) in [
+        (
+            "ready",
+            status("main-0", "running", true, true),
+            ["main-0 Startup Success", "main-0 Readiness Success", none[2]],
+        ),
+        (
+            "not ready",
+            status("main-0", "running", true, false),
+            ["main-0 Startup Success", "main-0 Readiness Failure", none[2]],
+        ),
+        ("not started", status("main-0", "running", false, false), none),
+        ("its hook ran", status("main-0", "waiting", false, false), none),
+        ("another", status("main-1", "running", true, true), none),
+    ] {
+        assert_eq!(found(&observed, Some(&previous), &[], Course::Lives), expect, "{name}");
+    }
+}
