@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+/// A run that is longer forgives the crashes before it: kubelet's ten minutes, whatever the cap.
+const HEALTHY: Duration = Duration::from_secs(600);
+
 /// How delays grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
@@ -43,9 +46,10 @@ impl Backoff {
         delay.checked_sub(elapsed).filter(|left| !left.is_zero())
     }
 
-    /// The crashes in a row after one more, when the container had run for `ran`: a long healthy run forgives.
-    pub fn crashes_after(&self, before: u32, ran: Duration) -> u32 {
-        if ran >= self.cap.saturating_mul(2) { 0 } else { before.saturating_add(1) }
+    /// The crashes in a row that count when a container ends that came after `before` of them and had run for `ran`:
+    /// a long healthy run forgives them.
+    pub fn counted(&self, before: u32, ran: Duration) -> u32 {
+        if ran > HEALTHY { 0 } else { before }
     }
 }
 
@@ -90,8 +94,10 @@ mod tests {
 
     #[test]
     fn ten_minutes_of_health_forgive() {
-        let backoff = Backoff::crash_loop(Duration::from_secs(300));
-        assert_eq!(backoff.crashes_after(3, Duration::from_secs(599)), 4);
-        assert_eq!(backoff.crashes_after(3, Duration::from_secs(600)), 0);
+        for cap in [4, 300] {
+            let backoff = Backoff::crash_loop(Duration::from_secs(cap));
+            assert_eq!(backoff.counted(3, Duration::from_secs(600)), 3);
+            assert_eq!(backoff.counted(3, Duration::from_secs(601)), 0);
+        }
     }
 }

@@ -1,16 +1,26 @@
 //! The containers of the wanted instance: which ones run, start, wait, or are done.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Container as ContainerSpec;
 
+use super::deadline::{self, Deadline};
+use super::ending::Stop;
+use super::round::Round;
 use super::sandbox::{self, Footing};
-use super::{History, Init, Plan, StartContainer, Step, StopContainer, Waiting, init, stop};
+use super::stop::{self, Quiet};
+use super::{History, Init, Outlook, Plan, Situation, StartContainer, StartHook, Step, Waiting, gate, init};
 use crate::backoff::Backoff;
-use crate::observed::{Container, ContainerState, Exit, Observed};
-use crate::pod::{ContainerRef, Pod, SandboxId};
+use crate::duration::format_duration;
+use crate::observed::{Container, ContainerState, Observed};
+use crate::order::{Gate, Unmet};
+use crate::pod::restart::{AfterExit, RestartPolicy, after_exit, outlives_sandbox, runs_once_per_sandbox};
+use crate::pod::{ContainerId, ContainerRef, Pod, SandboxId, annotations};
+use crate::probe::check::probe_of;
+use crate::probe::target::Verdicts;
+use crate::probe::threshold::Kind;
 
 /// What one container needs.
 pub(super) enum Need {
@@ -18,38 +28,22 @@ pub(super) enum Need {
     Nothing,
     /// It ended, and the policy says that this was that.
     Done,
+    /// It ended for good in a sandbox that is no more: if the pod goes on in another one, so does this.
+    Spent { attempt: u32, crashes: u32 },
     /// It should be started.
     Start { attempt: u32, crashes: u32 },
     /// It should be started, but not yet.
     Wait(Duration, Waiting),
     /// It runs, and is not what is wanted any more.
     Replace,
-}
-
-/// When to start again, by the pod's restartPolicy.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum RestartPolicy {
-    Always,
-    OnFailure,
-    Never,
-}
-
-impl RestartPolicy {
-    fn of(pod: &Pod) -> Self {
-        match pod.spec.restart_policy.as_deref() {
-            Some("Never") => Self::Never,
-            Some("OnFailure") => Self::OnFailure,
-            _ => Self::Always,
-        }
-    }
-
-    pub(super) fn restarts_after(self, exit: &Exit) -> bool {
-        match self {
-            Self::Always => true,
-            Self::OnFailure => exit.code != 0,
-            Self::Never => false,
-        }
-    }
+    /// It runs, and has not started before its hook is done.
+    Starting,
+    /// It runs, and must not: its hook failed.
+    Fail(Waiting),
+    /// It runs, and its startup probe has not succeeded yet.
+    NotStarted,
+    /// It runs, and is to be restarted: this probe failed. The probe may have a grace period of its own.
+    Unhealthy { probe: Kind, policy: RestartPolicy, grace: Option<i64> },
 }
 
 /// What one pod's containers are judged by.
@@ -57,17 +51,24 @@ pub(super) struct Judge<'a> {
     pub(super) pod: &'a Pod,
     pub(super) observed: &'a Observed,
     pub(super) history: &'a History,
+    pub(super) start_hooks: &'a BTreeMap<ContainerId, StartHook>,
+    /// Those whose sandbox died under them, and those that are ended for a probe.
+    pub(super) lost: &'a BTreeSet<ContainerId>,
+    pub(super) probes: &'a Verdicts,
     pub(super) crash_loop: Backoff,
     pub(super) now: Timestamp,
     /// The sandbox to run in, if there is one.
     pub(super) ready: Option<&'a SandboxId>,
+    /// The round to be in.
+    pub(super) round: Round<'a>,
 }
 
 /// What containers were found to need.
 #[derive(Default)]
 pub(super) struct Needs<'a> {
     starts: Vec<(ContainerRef, Vec<&'a Container>, u32, u32)>,
-    replaced: Vec<StopContainer>,
+    /// These are to end.
+    ended: Vec<Stop<'a>>,
     wake_in: Option<Duration>,
     waiting: BTreeMap<String, Waiting>,
 }
@@ -76,19 +77,31 @@ impl<'a> Needs<'a> {
     /// Notes what a container needs.
     pub(super) fn note(&mut self, which: ContainerRef, name: &str, found: Vec<&'a Container>, need: Need) {
         match need {
-            Need::Nothing | Need::Done => {}
+            Need::Nothing | Need::Done | Need::Spent { .. } | Need::NotStarted => {}
             Need::Wait(left, waiting) => {
                 self.wait(left);
                 self.waiting.insert(name.to_owned(), waiting);
             }
             Need::Start { attempt, crashes } => self.starts.push((which, found, attempt, crashes)),
-            Need::Replace => self.replaced.extend(found.first().map(|c| stop::stop_container(c))),
+            Need::Replace => self.ended.extend(found.first().map(|c| Stop::own(c))),
+            Need::Starting => {
+                let waiting =
+                    Waiting { reason: "ContainerCreating".into(), message: "the postStart hook runs".into() };
+                self.waiting.insert(name.to_owned(), waiting);
+            }
+            Need::Fail(waiting) => {
+                self.waiting.insert(name.to_owned(), waiting);
+                self.ended.extend(found.first().map(|c| Stop::own(c)));
+            }
+            Need::Unhealthy { probe, policy, grace } => {
+                self.ended.extend(found.first().map(|c| Stop::unhealthy(c, probe, policy, grace)));
+            }
         }
     }
 
     /// What would start waits for a sandbox that cannot be made, and says why.
-    fn wait_for_sandbox(&mut self, pod: &Pod, history: &History) {
-        let Some(failure) = &history.sandbox else { return };
+    fn wait_for_sandbox(&mut self, pod: &Pod, history: &History) -> Option<Waiting> {
+        let failure = history.sandbox.as_ref()?;
         let message = format!("{}: {}", failure.waiting.reason, failure.waiting.message);
         for (which, ..) in &self.starts {
             if let Some(spec) = pod.container(*which) {
@@ -96,6 +109,19 @@ impl<'a> Needs<'a> {
                 self.waiting.insert(spec.name.clone(), waiting);
             }
         }
+        Some(failure.waiting.clone())
+    }
+
+    /// What would start, now or after the others, waits for other pods.
+    fn wait_for_pods(&mut self, pod: &Pod, observed: &Observed, unmet: &[Unmet], left: Duration) {
+        self.wait(left);
+        let due = |which, spec: &ContainerSpec| {
+            self.starts.iter().any(|(start, ..)| *start == which)
+                || observed.containers_of(pod, &spec.name).is_empty()
+        };
+        let names = pod.containers().filter(|(which, spec)| due(*which, spec)).map(|(_, spec)| &spec.name);
+        let waiting = gate::waiting(pod, unmet);
+        self.waiting.extend(names.map(|name| (name.clone(), waiting.clone())));
     }
 
     fn wait(&mut self, left: Duration) {
@@ -103,139 +129,253 @@ impl<'a> Needs<'a> {
     }
 }
 
+/// How crash loops of a pod wait: an annotation of its own lowers the node's cap.
+fn crash_loop(pod: &Pod, node: Backoff) -> Backoff {
+    match annotations::duration(&pod.metadata, annotations::MAX_RESTART_BACKOFF) {
+        Ok(Some(own)) if own < node.cap => Backoff::crash_loop(own),
+        _ => node,
+    }
+}
+
 /// Plans the wanted instance, when no other is alive.
-pub(super) fn plan_run(
-    pod: &Pod,
-    observed: &Observed,
-    history: &History,
-    crash_loop: Backoff,
-    now: Timestamp,
-    others: &[SandboxId],
-) -> Plan {
-    let footing = sandbox::footing(pod, observed, others);
+pub(super) fn plan_run(pod: &Pod, situation: &Situation<'_>, others: &[SandboxId]) -> Plan {
+    let &Situation { observed, history, start_hooks, probes, now, .. } = situation;
+    let footing = sandbox::footing(pod, situation, others);
     let ready = match &footing {
         Footing::Ready(sandbox) => Some(&sandbox.id),
         _ => None,
     };
-    let judge = Judge { pod, observed, history, crash_loop, now, ready };
+    let round = Round::of(pod, observed);
+    let crash_loop = crash_loop(pod, situation.crash_loop);
+    let lost = sandbox::lost(pod, situation, others);
+    let judge =
+        Judge { pod, observed, history, start_hooks, probes, lost: &lost, crash_loop, now, ready, round };
     let mut needs = Needs::default();
-    let policy = RestartPolicy::of(pod);
     let mains: Vec<_> = pod
         .spec
         .containers
         .iter()
         .enumerate()
         .map(|(place, spec)| {
-            let found = observed.containers_of(&pod.uid, &spec.name);
-            let need = judge.need(spec, &found, policy);
-            (ContainerRef::Main(place), &spec.name, found, need)
+            let found = observed.containers_of(pod, &spec.name);
+            let need = judge.need(spec, &found);
+            (ContainerRef::Main(place), spec, found, need)
         })
         .collect();
-    let mut finished = mains.iter().all(|(.., need)| matches!(need, Need::Done));
+    let mut finished = mains.iter().all(|(.., need)| matches!(need, Need::Done | Need::Spent { .. }));
     let mut passed = Init::Passed;
     if !finished {
-        passed = init::plan_init(&judge, policy, &mut needs);
+        passed = init::plan_init(&judge, &mut needs);
         finished = passed == Init::Failed;
         if passed == Init::Passed {
-            for (which, name, found, need) in mains {
-                needs.note(which, name, found, need);
+            let mut starting = false;
+            for (which, spec, found, need) in mains {
+                let need = judge.go_on(spec, need);
+                starting |= matches!(need, Need::Starting);
+                // The turn of those that follow comes when the hook is done.
+                if !(starting && matches!(need, Need::Start { .. })) {
+                    needs.note(which, &spec.name, found, need);
+                }
             }
         }
     }
+    if situation.record.has_completed(pod) {
+        // Whatever became of its traces.
+        (finished, needs) = (true, Needs::default());
+    } else if let Some((left, waiting)) = judge.round.remaining(crash_loop, now) {
+        needs = Needs::default();
+        needs.wait(left);
+        needs.waiting = pod.containers().map(|(_, spec)| (spec.name.clone(), waiting.clone())).collect();
+    }
+    match deadline::judge(pod, situation, finished) {
+        Deadline::None => {}
+        Deadline::In(left) => needs.wait(left),
+        Deadline::Passed => return end_overdue(pod, situation),
+    }
 
+    let round_ends = ready.and_then(|sandbox| judge.round.plan_end(pod, situation, sandbox));
+    // What still runs in a dead sandbox has no exit code yet to judge it by.
+    let settled = !matches!(footing, Footing::Unsettled(_));
     let mut steps = Vec::new();
+    let mut held_up = None;
+    let mut go_on = |needs: &mut Needs<'_>, stopping: stop::Stopping| {
+        steps.extend(stopping.steps);
+        stopping.wake_in.into_iter().for_each(|left| needs.wait(left));
+    };
     match footing {
-        Footing::Unsettled(settle) => steps = settle,
+        Footing::Unsettled(stopping) => go_on(&mut needs, stopping),
         Footing::Ready(sandbox) if finished => {
             // Only sidecars can be left.
-            steps = stop::plan_stops(
-                observed.containers.iter().filter(|c| c.sandbox == sandbox.id && c.is_alive()),
-            );
-            steps.push(Step::StopSandbox(sandbox.id.clone()));
+            if let Quiet::Busy(stopping) = stop::plan_quiet(situation, |id, _| *id == sandbox.id) {
+                go_on(&mut needs, stopping);
+            }
         }
+        Footing::Ready(_) if let Some(stopping) = round_ends => go_on(&mut needs, stopping),
         Footing::Ready(sandbox) => {
-            if !needs.replaced.is_empty() {
-                steps.push(Step::StopContainers(std::mem::take(&mut needs.replaced)));
+            if !needs.ended.is_empty() {
+                let stopping = stop::plan_stops(situation, &needs.ended);
+                go_on(&mut needs, stopping);
             }
             for (container, found, attempt, crashes) in std::mem::take(&mut needs.starts) {
+                // Until it succeeds, what failed last is what is known.
+                if let Some(spec) = pod.container(container)
+                    && let Some(waiting) = history.waiting(&spec.name, now)
+                {
+                    needs.waiting.insert(spec.name.clone(), waiting);
+                }
                 // A container that was made and never started holds the name of this attempt.
                 let stale = found
                     .iter()
                     .filter(|c| matches!(c.state, ContainerState::Created | ContainerState::Unknown));
                 steps.extend(stale.map(|c| stop::remove_container(c)));
-                let sandbox = sandbox.id.clone();
-                steps.push(Step::StartContainer(StartContainer { container, sandbox, attempt, crashes }));
+                let (sandbox, round) = (sandbox.id.clone(), judge.round.number);
+                let start = StartContainer { container, sandbox, attempt, crashes, round };
+                steps.push(Step::StartContainer(start));
+                // The next one waits until this one has started, its hook included.
+                if pod.container(container).is_some_and(has_start_hook) {
+                    break;
+                }
             }
         }
         // Somebody must be due before a sandbox is worth making.
         Footing::Missing { .. } if finished || needs.starts.is_empty() => {}
-        Footing::Missing { attempt } => match sandbox::remaining(history, now) {
-            Some(left) => {
-                needs.wait(left);
-                needs.wait_for_sandbox(pod, history);
-            }
-            None => {
-                steps = stop::plan_release(observed, |_, _| true);
-                steps.push(Step::CreateSandbox { attempt });
+        Footing::Missing { attempt } => match situation.gate {
+            Gate::Shut { unmet, left } => needs.wait_for_pods(pod, observed, unmet, *left),
+            Gate::Open(_) => {
+                // Also while it is tried once more.
+                held_up = needs.wait_for_sandbox(pod, history);
+                match sandbox::remaining(history, now) {
+                    Some(left) => needs.wait(left),
+                    None => {
+                        steps = stop::plan_release(observed, |_, _| true);
+                        steps.push(Step::CreateSandbox { attempt });
+                    }
+                }
             }
         },
     }
-    Plan { steps, wake_in: needs.wake_in, waiting: needs.waiting, init: passed }
+    let outlook = if finished && settled { Outlook::Completed } else { Outlook::Lives };
+    let Needs { wake_in, waiting, .. } = needs;
+    Plan { steps, wake_in, waiting, sandbox: held_up, init: passed, outlook, lost, ..Plan::default() }
+}
+
+/// Ends an instance whose time is over. It counts as failed when nothing of it lives any more.
+fn end_overdue(pod: &Pod, situation: &Situation<'_>) -> Plan {
+    match stop::plan_quiet(situation, |_, uid| *uid == pod.uid) {
+        Quiet::Busy(stopping) => stopping.into(),
+        Quiet::Reached => {
+            Plan { failed: Some(deadline::exceeded()), outlook: Outlook::Completed, ..Plan::default() }
+        }
+    }
+}
+
+fn has_start_hook(spec: &ContainerSpec) -> bool {
+    spec.lifecycle.as_ref().is_some_and(|lifecycle| lifecycle.post_start.is_some())
 }
 
 impl Judge<'_> {
     /// Decides what one container needs; `found` are its containers in this instance, newest first.
-    pub(super) fn need(&self, spec: &ContainerSpec, found: &[&Container], policy: RestartPolicy) -> Need {
-        let Some(newest) = found.first() else { return self.start(spec, 0, 0) };
-        let next = newest.attempt.saturating_add(1);
+    pub(super) fn need(&self, spec: &ContainerSpec, found: &[&Container]) -> Need {
+        let next = self.next_attempt(spec);
+        let Some(newest) = found.first() else { return self.start(spec, next, 0) };
         let changed = self.pod.container_hashes.get(&spec.name).is_some_and(|hash| *hash != newest.hash);
-        match &newest.state {
-            ContainerState::Running { .. } if self.ready != Some(&newest.sandbox) => {
+        let after = newest.exit().map(|exit| {
+            let crashes = self.crash_loop.counted(newest.crashes, exit.ran_for());
+            (exit, crashes, after_exit(&self.pod.spec, spec, exit.code))
+        });
+        if newest.round < self.round.number {
+            // All containers start anew; only the one that asked for it is to blame.
+            let crashes = match after {
+                Some((_, crashes, AfterExit::RestartsAll)) => crashes.saturating_add(1),
+                Some((_, crashes, _)) => crashes,
+                None => newest.crashes,
+            };
+            return self.start(spec, next, crashes);
+        }
+        let outlives = outlives_sandbox(&self.pod.spec, spec);
+        let was_lost = outlives && self.lost.contains(&newest.id);
+        match (&newest.state, after) {
+            (ContainerState::Running { .. }, _) if self.ready != Some(&newest.sandbox) => {
                 // Its sandbox died: it is being stopped, and its successor counts on from it.
-                if policy == RestartPolicy::Never { Need::Done } else { self.start(spec, next, 0) }
+                if outlives { self.start(spec, next, 0) } else { Need::Done }
             }
-            ContainerState::Running { .. } if changed => Need::Replace,
-            ContainerState::Running { .. } => Need::Nothing,
-            ContainerState::Created => self.start(spec, newest.attempt, newest.crashes),
-            ContainerState::Unknown => self.start(spec, next, newest.crashes),
-            ContainerState::Exited(_) if changed => self.start(spec, next, 0),
-            ContainerState::Exited(exit) if !policy.restarts_after(exit) => Need::Done,
-            ContainerState::Exited(exit) => {
-                match self.crash_loop.remaining(newest.crashes, exit.finished_at, self.now) {
+            (ContainerState::Running { .. }, _) if changed => Need::Replace,
+            (ContainerState::Running { .. }, _) => match self.start_hooks.get(&newest.id) {
+                None => self.need_by_probes(spec, newest),
+                Some(StartHook::Running) => Need::Starting,
+                Some(StartHook::Failed(message)) => {
+                    let (reason, message) = ("PostStartHookError".into(), message.clone());
+                    Need::Fail(Waiting { reason, message })
+                }
+            },
+            (ContainerState::Created, _) => self.start(spec, newest.attempt, newest.crashes),
+            (_, Some(_)) if changed => self.start(spec, next, 0),
+            (_, Some((_, _, AfterExit::Stays))) if !was_lost => {
+                let is_spent = self.is_spent(spec, newest);
+                if is_spent { Need::Spent { attempt: next, crashes: newest.crashes } } else { Need::Done }
+            }
+            (_, Some((exit, crashes, _))) => {
+                match self.crash_loop.remaining(crashes, exit.finished_at, self.now) {
                     Some(left) => {
-                        let delay = self.crash_loop.delay(newest.crashes);
+                        let delay = self.crash_loop.delay(crashes);
                         Need::Wait(left, crash_loop_waiting(self.pod, spec, delay))
                     }
-                    None => {
-                        self.start(spec, next, self.crash_loop.crashes_after(newest.crashes, ran_for(exit)))
-                    }
+                    None => self.start(spec, next, crashes.saturating_add(1)),
                 }
             }
+            (ContainerState::Unknown | ContainerState::Exited(_), None) => {
+                self.start(spec, next, newest.crashes)
+            }
+        }
+    }
+
+    /// What a container needs whose pod is not finished.
+    pub(super) fn go_on(&self, spec: &ContainerSpec, need: Need) -> Need {
+        match need {
+            Need::Spent { attempt, crashes } => self.start(spec, attempt, crashes),
+            need => need,
+        }
+    }
+
+    /// A container ended for good, as far as its sandbox is concerned, which is not the one to run in any more.
+    pub(super) fn is_spent(&self, spec: &ContainerSpec, ended: &Container) -> bool {
+        self.ready != Some(&ended.sandbox) && runs_once_per_sandbox(&self.pod.spec, spec)
+    }
+
+    /// The number of the next container of a name.
+    pub(super) fn next_attempt(&self, spec: &ContainerSpec) -> u32 {
+        self.observed.next_attempt(&self.pod.uid, &spec.name)
+    }
+
+    /// What a container needs that runs as wanted, if it is well.
+    fn need_by_probes(&self, spec: &ContainerSpec, container: &Container) -> Need {
+        match self.probes.failed(&container.id) {
+            Some(probe) => Need::Unhealthy {
+                probe,
+                policy: RestartPolicy::of(&self.pod.spec, spec),
+                grace: probe_of(spec, probe).and_then(|probe| probe.termination_grace_period_seconds),
+            },
+            None if self.probes.has_started(&container.id) => Need::Nothing,
+            None => Need::NotStarted,
         }
     }
 
     /// Starts a container, unless earlier tries failed too recently.
     pub(super) fn start(&self, spec: &ContainerSpec, attempt: u32, crashes: u32) -> Need {
-        let failure = self.history.starts.get(&spec.name);
-        match failure.and_then(|failure| Some((failure.remaining(self.now)?, failure.waiting.clone()))) {
+        let remaining = self.history.remaining(spec, self.now);
+        match remaining.zip(self.history.waiting(&spec.name, self.now)) {
             Some((left, waiting)) => Need::Wait(left, waiting),
             None => Need::Start { attempt, crashes },
         }
     }
 }
 
-fn ran_for(exit: &Exit) -> Duration {
-    exit.started_at
-        .and_then(|started| Duration::try_from(exit.finished_at.duration_since(started)).ok())
-        .unwrap_or_default()
-}
-
 fn crash_loop_waiting(pod: &Pod, spec: &ContainerSpec, delay: Duration) -> Waiting {
     Waiting {
         reason: "CrashLoopBackOff".into(),
         message: format!(
-            "back-off {}s restarting failed container={} pod={}_{}({})",
-            delay.as_secs(),
+            "back-off {} restarting failed container={} pod={}_{}({})",
+            format_duration(delay),
             spec.name,
             pod.name.name,
             pod.name.namespace,

@@ -4,41 +4,65 @@
 //! initialised, whatever became of the init containers since.
 
 use super::Init;
-use super::containers::{Judge, Need, Needs, RestartPolicy};
-use crate::observed::Container;
+use super::containers::{Judge, Need, Needs};
+use crate::observed::{Container, ContainerState};
+use crate::pod::restart::{AfterExit, RestartPolicy, after_exit};
 use crate::pod::{ContainerRef, is_sidecar};
 
 /// Notes what the init containers need, up to the one that holds the others back.
-pub(super) fn plan_init<'a>(judge: &Judge<'a>, policy: RestartPolicy, needs: &mut Needs<'a>) -> Init {
+pub(super) fn plan_init<'a>(judge: &Judge<'a>, needs: &mut Needs<'a>) -> Init {
     let pod = judge.pod;
     let is_main = |c: &&Container| pod.spec.containers.iter().any(|spec| spec.name == c.name);
-    let own = judge.observed.containers.iter().filter(|c| c.uid == pod.uid);
+    let is_of_round = |c: &Container| c.round == judge.round.number;
+    let own = judge.observed.own(pod).filter(|c| is_of_round(c));
     let initialised = judge.ready.is_some_and(|sandbox| own.filter(is_main).any(|c| c.sandbox == *sandbox));
 
     for (place, spec) in pod.spec.init_containers.iter().flatten().enumerate() {
-        let found = judge.observed.containers_of(&pod.uid, &spec.name);
+        let found = judge.observed.containers_of(pod, &spec.name);
         let need = if is_sidecar(spec) {
-            judge.need(spec, &found, RestartPolicy::Always)
+            judge.need(spec, &found)
         } else if initialised {
             Need::Done
         } else {
-            match found.first().map(|newest| (newest, newest.exit())) {
-                Some((newest, Some(exit))) if exit.code == 0 => {
+            match found.first().filter(|c| is_of_round(c)).map(|newest| (newest, &newest.state)) {
+                Some((newest, ContainerState::Exited(exit))) if exit.code == 0 => {
                     if judge.ready == Some(&newest.sandbox) {
                         Need::Done
                     } else {
-                        judge.start(spec, newest.attempt.saturating_add(1), 0)
+                        judge.start(spec, judge.next_attempt(spec), 0)
                     }
                 }
-                Some((_, Some(exit))) if !policy.restarts_after(exit) => return Init::Failed,
-                _ => judge.need(spec, &found, RestartPolicy::OnFailure),
+                Some((newest, ContainerState::Exited(exit)))
+                    if after_exit(&pod.spec, spec, exit.code) == AfterExit::Stays
+                        && !judge.is_spent(spec, newest) =>
+                {
+                    return Init::Failed;
+                }
+                // Nobody knows how it ended; that is a failure.
+                Some((newest, ContainerState::Unknown))
+                    if RestartPolicy::of(&pod.spec, spec) == RestartPolicy::Never
+                        && !judge.is_spent(spec, newest) =>
+                {
+                    return Init::Failed;
+                }
+                // Its sandbox died: it is being stopped.
+                Some((newest, ContainerState::Running { .. })) if judge.ready != Some(&newest.sandbox) => {
+                    judge.start(spec, judge.next_attempt(spec), 0)
+                }
+                _ => judge.go_on(spec, judge.need(spec, &found)),
             }
         };
         let holds_back = match &need {
-            Need::Done => false,
+            Need::Done | Need::Spent { .. } => false,
             // A sidecar that runs has started; an ordinary one that runs is not done.
             Need::Nothing => !is_sidecar(spec),
-            Need::Start { .. } | Need::Wait(..) | Need::Replace => !initialised,
+            Need::Start { .. }
+            | Need::Wait(..)
+            | Need::Replace
+            | Need::Starting
+            | Need::Fail(_)
+            | Need::NotStarted
+            | Need::Unhealthy { .. } => !initialised,
         };
         needs.note(ContainerRef::Init(place), &spec.name, found, need);
         if holds_back {

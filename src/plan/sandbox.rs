@@ -1,9 +1,14 @@
 //! The sandbox of the wanted instance: is there one to run in, must one be made, which ones are left over.
 
-use super::stop;
-use super::{History, Step};
+use std::collections::BTreeSet;
+
+use super::ending::Stop;
+use super::stop::{self, Quiet, Stopping};
+use super::{History, Situation, Step};
 use crate::observed::{Container, Observed, Sandbox};
-use crate::pod::{Pod, SandboxId};
+use crate::pod::restart::RestartPolicy;
+use crate::pod::{ContainerId, Pod, SandboxId};
+use crate::probe::target::Verdicts;
 
 /// How many containers of one name are kept: the newest, and the one before it for `lastState`.
 const KEPT_PER_NAME: usize = 2;
@@ -16,36 +21,29 @@ pub(super) enum Footing<'a> {
     /// One must be made, as this attempt.
     Missing { attempt: u32 },
     /// These must be stopped first: a dead one's containers and network, or a second one.
-    Unsettled(Vec<Step>),
+    Unsettled(Stopping),
 }
 
 /// Finds the sandbox to run in. `others` are the sandboxes of other instances, with the same UID or not.
-pub(super) fn footing<'a>(pod: &Pod, observed: &'a Observed, others: &[SandboxId]) -> Footing<'a> {
-    let mut own: Vec<_> =
-        observed.sandboxes.iter().filter(|s| s.uid == pod.uid && !others.contains(&s.id)).collect();
-    own.sort_by_key(|s| std::cmp::Reverse((s.attempt, s.created_at)));
-    let current = own.first().filter(|s| s.ready);
-
+pub(super) fn footing<'a>(pod: &Pod, situation: &Situation<'a>, others: &[SandboxId]) -> Footing<'a> {
+    let observed = situation.observed;
+    let current = current(pod, observed, others);
     let lost = |sandbox: &SandboxId| current.is_none_or(|s| s.id != *sandbox);
-    let settle = stop::plan_quiet(observed, |sandbox, uid| {
+    let settle = stop::plan_quiet(situation, |sandbox, uid| {
         *uid == pod.uid && !others.contains(sandbox) && lost(sandbox)
     });
-    if !settle.is_empty() {
-        return Footing::Unsettled(settle);
+    if let Quiet::Busy(stopping) = settle {
+        return Footing::Unsettled(stopping);
     }
     // Of one name only the newest may live; one that the manifest does not name may not.
     let is_newest = |c: &Container| {
         pod.containers().any(|(_, spec)| spec.name == c.name)
-            && observed.containers_of(&pod.uid, &c.name).first().is_some_and(|newest| newest.id == c.id)
+            && observed.containers_of(pod, &c.name).first().is_some_and(|newest| newest.id == c.id)
     };
-    let strays: Vec<_> = observed
-        .containers
-        .iter()
-        .filter(|c| c.uid == pod.uid && c.is_alive() && !is_newest(c))
-        .map(stop::stop_container)
-        .collect();
+    let strays = observed.own(pod).filter(|c| c.is_alive() && !is_newest(c));
+    let strays: Vec<_> = strays.map(Stop::own).collect();
     if !strays.is_empty() {
-        return Footing::Unsettled(vec![Step::StopContainers(strays)]);
+        return Footing::Unsettled(stop::plan_stops(situation, &strays));
     }
     match current {
         Some(sandbox) => Footing::Ready(sandbox),
@@ -56,6 +54,25 @@ pub(super) fn footing<'a>(pod: &Pod, observed: &'a Observed, others: &[SandboxId
     }
 }
 
+/// The containers whose sandbox is not the one to run in, since when they still ran, and those that are ended for a probe:
+/// what is remembered, and what is found.
+pub(super) fn lost(pod: &Pod, situation: &Situation<'_>, others: &[SandboxId]) -> BTreeSet<ContainerId> {
+    let current = current(pod, situation.observed, others);
+    let own = situation.observed.own(pod);
+    let is_lost = |c: &&Container| {
+        let strands = c.is_alive() && current.is_none_or(|sandbox| sandbox.id != c.sandbox);
+        strands || is_unhealthy(pod, c, situation.probes) || situation.record.lost.contains(&c.id)
+    };
+    own.filter(is_lost).map(|c| c.id.clone()).collect()
+}
+
+/// It is ended for a probe, or was, and its policy wants it back.
+fn is_unhealthy(pod: &Pod, container: &Container, probes: &Verdicts) -> bool {
+    let of_name = pod.containers().find(|(_, spec)| spec.name == container.name);
+    let may_restart = |spec| RestartPolicy::of(&pod.spec, spec) != RestartPolicy::Never;
+    probes.failed(&container.id).is_some() && of_name.is_some_and(|(_, spec)| may_restart(spec))
+}
+
 /// What is left to wait after failed attempts at a sandbox.
 pub(super) fn remaining(history: &History, now: jiff::Timestamp) -> Option<std::time::Duration> {
     history.sandbox.as_ref().and_then(|failure| failure.remaining(now))
@@ -64,16 +81,12 @@ pub(super) fn remaining(history: &History, now: jiff::Timestamp) -> Option<std::
 /// Removes dead containers beyond those kept per name, and dead sandboxes that hold none.
 pub(super) fn plan_tidy(pod: &Pod, observed: &Observed, others: &[SandboxId]) -> Vec<Step> {
     let mut steps = Vec::new();
-    let mut names: Vec<_> =
-        observed.containers.iter().filter(|c| c.uid == pod.uid).map(|c| &c.name).collect();
+    let mut names: Vec<_> = observed.own(pod).map(|c| &c.name).collect();
     names.sort();
     names.dedup();
     let mut kept_in: Vec<&SandboxId> = Vec::new();
     for name in names {
-        for (place, container) in observed.containers_of(&pod.uid, name).into_iter().enumerate() {
-            if others.contains(&container.sandbox) {
-                continue;
-            }
+        for (place, container) in observed.containers_of(pod, name).into_iter().enumerate() {
             if place < KEPT_PER_NAME || container.is_alive() {
                 kept_in.push(&container.sandbox);
             } else {
@@ -91,4 +104,10 @@ pub(super) fn plan_tidy(pod: &Pod, observed: &Observed, others: &[SandboxId]) ->
     });
     steps.extend(dead.map(|s| Step::RemoveSandbox(s.id.clone())));
     steps
+}
+
+/// The newest sandbox of the instance, if it is up.
+fn current<'a>(pod: &Pod, observed: &'a Observed, others: &[SandboxId]) -> Option<&'a Sandbox> {
+    let own = observed.sandboxes.iter().filter(|s| s.uid == pod.uid && !others.contains(&s.id));
+    own.max_by_key(|s| (s.attempt, s.created_at)).filter(|s| s.ready)
 }

@@ -1,34 +1,69 @@
 //! Endings: quiet what is alive, then remove what is dead.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-use super::{RemoveContainer, Step, StopContainer};
+use super::ending::{Stop, Turn};
+use super::{RemoveContainer, Situation, Step};
 use crate::observed::{Container, Observed};
 use crate::pod::{PodUid, SandboxId};
 
-/// Kubernetes' grace period where a container does not carry its own.
-const DEFAULT_GRACE: i64 = 30;
-
-/// Stops the living containers of the chosen instances, then their sandboxes; removes nothing.
-pub(super) fn plan_quiet(observed: &Observed, chosen: impl Fn(&SandboxId, &PodUid) -> bool) -> Vec<Step> {
-    let alive = observed.containers.iter().filter(|c| chosen(&c.sandbox, &c.uid) && c.is_alive());
-    let mut steps = plan_stops(alive);
-    let ready = observed.sandboxes.iter().filter(|s| s.ready && chosen(&s.id, &s.uid));
-    steps.extend(ready.map(|s| Step::StopSandbox(s.id.clone())));
-    steps
+/// Whether something is still alive.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Quiet {
+    /// Nothing is.
+    Reached,
+    /// These steps lead there; with none, what was begun is to be awaited.
+    Busy(Stopping),
 }
 
-/// Stops containers: the others all at once, then the sidecars one by one, the last one started first.
-pub(super) fn plan_stops<'a>(alive: impl Iterator<Item = &'a Container>) -> Vec<Step> {
-    let (mut sidecars, others): (Vec<_>, Vec<_>) = alive.partition(|c| c.sidecar.is_some());
-    sidecars.sort_by_key(|c| std::cmp::Reverse(c.sidecar));
-    let first = others.into_iter().map(stop_container).collect();
-    let then = sidecars.into_iter().map(|c| vec![stop_container(c)]);
-    std::iter::once(first)
-        .chain(then)
-        .filter(|stops: &Vec<_>| !stops.is_empty())
-        .map(Step::StopContainers)
-        .collect()
+/// What to do about containers that are to end.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Stopping {
+    /// What to do now.
+    pub(super) steps: Vec<Step>,
+    /// Look again after this long.
+    pub(super) wake_in: Option<Duration>,
+}
+
+/// Stops the living containers of the chosen instances, then their sandboxes; removes nothing.
+pub(super) fn plan_quiet(situation: &Situation<'_>, chosen: impl Fn(&SandboxId, &PodUid) -> bool) -> Quiet {
+    let observed = situation.observed;
+    let alive = observed.containers.iter().filter(|c| chosen(&c.sandbox, &c.uid) && c.is_alive());
+    let alive: Vec<_> = alive.map(Stop::own).collect();
+    if !alive.is_empty() {
+        return Quiet::Busy(plan_stops(situation, &alive));
+    }
+    let ready = observed.sandboxes.iter().filter(|s| s.ready && chosen(&s.id, &s.uid));
+    let steps: Vec<_> = ready.map(|s| Step::StopSandbox(s.id.clone())).collect();
+    if steps.is_empty() { Quiet::Reached } else { Quiet::Busy(Stopping { steps, wake_in: None }) }
+}
+
+/// Ends containers: the others all at once, then the sidecars one by one, the last one started first. Their hooks run
+/// at once, and one grace period is for them all: a sidecar whose turn does not come within it goes with the rest.
+pub(super) fn plan_stops(situation: &Situation<'_>, alive: &[Stop<'_>]) -> Stopping {
+    let mut stopping = Stopping::default();
+    let mut stops = Vec::new();
+    for stop in alive {
+        let container = stop.container;
+        let goes_first = |other: &Container| match (other.sidecar, container.sidecar) {
+            (None, Some(_)) => true,
+            (Some(other), Some(own)) => other > own,
+            (_, None) => false,
+        };
+        let mut others = alive.iter().map(|other| other.container);
+        let waits = others.any(|other| other.uid == container.uid && goes_first(other));
+        let turn = if waits { Turn::Later } else { Turn::Now };
+        let sandbox = situation.observed.sandboxes.iter().find(|s| s.id == container.sandbox);
+        let pod_ip = sandbox.and_then(|s| s.ips.first());
+        let (next, look) = situation.endings.next(*stop, pod_ip, turn, situation.uptime);
+        stops.extend(next);
+        stopping.wake_in = [stopping.wake_in, look].into_iter().flatten().min();
+    }
+    if !stops.is_empty() {
+        stopping.steps.push(Step::StopContainers(stops));
+    }
+    stopping
 }
 
 /// Stops sandboxes that died by themselves: whatever their network still holds is freed only so.
@@ -37,10 +72,9 @@ pub(super) fn plan_release(observed: &Observed, chosen: impl Fn(&SandboxId, &Pod
     dead.map(|s| Step::StopSandbox(s.id.clone())).collect()
 }
 
-/// Ends the chosen instances for good. The sandbox goes last: while it is there, a new agent finds the rest.
-pub(super) fn plan_end(observed: &Observed, chosen: impl Fn(&SandboxId, &PodUid) -> bool) -> Vec<Step> {
-    let mut steps = plan_quiet(observed, &chosen);
-    steps.extend(plan_release(observed, &chosen));
+/// Removes the chosen instances, which are quiet. The sandbox goes last: while it is there, a new agent finds the rest.
+pub(super) fn plan_remove(observed: &Observed, chosen: impl Fn(&SandboxId, &PodUid) -> bool) -> Vec<Step> {
+    let mut steps = plan_release(observed, &chosen);
     let containers = observed.containers.iter().filter(|c| chosen(&c.sandbox, &c.uid));
     steps.extend(containers.map(remove_container));
     let sandboxes: Vec<_> = observed.sandboxes.iter().filter(|s| chosen(&s.id, &s.uid)).collect();
@@ -48,11 +82,6 @@ pub(super) fn plan_end(observed: &Observed, chosen: impl Fn(&SandboxId, &PodUid)
     steps.extend(uids.into_iter().map(|uid| Step::RemoveInstance(uid.clone())));
     steps.extend(sandboxes.into_iter().map(|s| Step::RemoveSandbox(s.id.clone())));
     steps
-}
-
-/// How to stop a container: with the grace period it was created with.
-pub(super) fn stop_container(container: &Container) -> StopContainer {
-    StopContainer { id: container.id.clone(), grace: container.grace.unwrap_or(DEFAULT_GRACE) }
 }
 
 /// How to remove a dead container.

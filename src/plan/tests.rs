@@ -1,10 +1,18 @@
 //! Tables for every decision.
 
+mod deadline;
+mod ending;
+mod gate;
+mod hooks;
 mod init;
+mod probes;
+mod restarts;
 mod simulation;
+mod wanted;
 
 use super::*;
 use crate::observed::{Container, ContainerState, Exit, Sandbox};
+use crate::order::{Lack, Opened};
 use crate::pod::ConfigHash;
 use crate::pod::testing::pod_with;
 
@@ -35,8 +43,11 @@ fn container(uid: &str, sandbox: u32, name: &str, attempt: u32, state: Container
         attempt,
         hash: format!("hash-{name}"),
         crashes: 0,
+        round: 0,
         sidecar: None,
         grace: Some(7),
+        pre_stop: None,
+        stop_signal: None,
         image: "image:1".into(),
         image_ref: "sha256:1".into(),
         created_at: at(i64::from(attempt)),
@@ -58,6 +69,56 @@ fn exited(code: i32, finished: i64) -> ContainerState {
     })
 }
 
+/// Plans with the back-off of these tests, when no hook runs and no end has begun.
+fn planned(want: &Want, observed: &Observed, history: &History, now: Timestamp) -> Plan {
+    plan_gated(want, observed, history, &Gate::Open(Opened::InOrder), now)
+}
+
+fn plan_gated(want: &Want, observed: &Observed, history: &History, gate: &Gate, now: Timestamp) -> Plan {
+    plan_with(want, observed, history, gate, &Record::default(), now)
+}
+
+/// Plans with what is remembered.
+fn plan_remembering(want: &Want, observed: &Observed, record: &Record, now: i64) -> Plan {
+    plan_with(want, observed, &History::default(), &Gate::Open(Opened::InOrder), record, at(now))
+}
+
+fn plan_with(
+    want: &Want,
+    observed: &Observed,
+    history: &History,
+    gate: &Gate,
+    record: &Record,
+    now: Timestamp,
+) -> Plan {
+    let (start_hooks, endings) = (BTreeMap::new(), Endings::default());
+    plan_pod(&Situation {
+        want,
+        observed,
+        history,
+        gate,
+        record,
+        start_hooks: &start_hooks,
+        probes: &Verdicts::default(),
+        endings: &endings,
+        activity: None,
+        crash_loop: CRASH,
+        now,
+        uptime: Duration::ZERO,
+    })
+}
+
+/// What is asked of a container, in short words.
+fn ask(stop: &StopContainer) -> String {
+    match &stop.ask {
+        Ask::PreStop { within, .. } => format!("{}:hook@{}", stop.id, within.as_secs()),
+        Ask::Wait => format!("{}:wait", stop.id),
+        Ask::End { grace, signal: Signalling::Runtime } => format!("{}@{grace}", stop.id),
+        Ask::End { grace, signal: Signalling::Send(signal) } => format!("{}@{grace} by {signal}", stop.id),
+        Ask::End { grace, signal: Signalling::Sent } => format!("{}@{grace} again", stop.id),
+    }
+}
+
 /// `i0` for the first init container, `0` for the first container.
 fn place(container: ContainerRef) -> String {
     match container {
@@ -72,8 +133,7 @@ fn words(plan: &Plan) -> Vec<String> {
         .iter()
         .map(|step| match step {
             Step::StopContainers(all) => {
-                let each: Vec<_> = all.iter().map(|c| format!("{}@{}", c.id, c.grace)).collect();
-                format!("stop {}", each.join(" "))
+                format!("stop {}", all.iter().map(ask).collect::<Vec<_>>().join(" "))
             }
             Step::StopSandbox(id) => format!("stop-sandbox {id}"),
             Step::RemoveContainer(c) => format!("rm {}", c.id),
@@ -87,226 +147,9 @@ fn words(plan: &Plan) -> Vec<String> {
         .collect()
 }
 
-struct Case {
-    name: &'static str,
-    policy: &'static str,
-    sandboxes: Vec<Sandbox>,
-    containers: Vec<Container>,
-    expect: &'static [&'static str],
-    wake: Option<u64>,
-}
-
-#[test]
-fn what_a_wanted_pod_needs() {
-    let dead = |attempt| sandbox("u", attempt, false);
-    let up = |attempt| sandbox("u", attempt, true);
-    let main = |sandbox, attempt, state| container("u", sandbox, "main", attempt, state);
-    let cases = [
-        Case {
-            name: "nothing yet",
-            policy: "Always",
-            sandboxes: vec![],
-            containers: vec![],
-            expect: &["create-sandbox 0"],
-            wake: None,
-        },
-        Case {
-            name: "an empty sandbox",
-            policy: "Always",
-            sandboxes: vec![up(0)],
-            containers: vec![],
-            expect: &["start 0 #0 in u-s0 after 0"],
-            wake: None,
-        },
-        Case {
-            name: "at rest",
-            policy: "Always",
-            sandboxes: vec![up(0)],
-            containers: vec![main(0, 0, running())],
-            expect: &[],
-            wake: None,
-        },
-        Case {
-            name: "the first death restarts at once",
-            policy: "Always",
-            sandboxes: vec![up(0)],
-            containers: vec![main(0, 0, exited(1, 100))],
-            expect: &["start 0 #1 in u-s0 after 1"],
-            wake: None,
-        },
-        Case {
-            name: "the second waits ten seconds",
-            policy: "Always",
-            sandboxes: vec![up(0)],
-            containers: vec![Container { crashes: 1, ..main(0, 1, exited(1, 96)) }],
-            expect: &[],
-            wake: Some(6),
-        },
-        Case {
-            name: "OnFailure, failed",
-            policy: "OnFailure",
-            sandboxes: vec![up(0)],
-            containers: vec![main(0, 0, exited(3, 99))],
-            expect: &["start 0 #1 in u-s0 after 1"],
-            wake: None,
-        },
-        Case {
-            name: "OnFailure, done: the sandbox may go",
-            policy: "OnFailure",
-            sandboxes: vec![up(0)],
-            containers: vec![main(0, 0, exited(0, 99))],
-            expect: &["stop-sandbox u-s0"],
-            wake: None,
-        },
-        Case {
-            name: "OnFailure, done, and stays so",
-            policy: "OnFailure",
-            sandboxes: vec![dead(0)],
-            containers: vec![main(0, 0, exited(0, 99))],
-            expect: &[],
-            wake: None,
-        },
-        Case {
-            name: "Never, failed",
-            policy: "Never",
-            sandboxes: vec![dead(0)],
-            containers: vec![main(0, 0, exited(3, 99))],
-            expect: &[],
-            wake: None,
-        },
-        Case {
-            name: "the sandbox died under its container",
-            policy: "Always",
-            sandboxes: vec![dead(0)],
-            containers: vec![main(0, 0, running())],
-            expect: &["stop u-main-0@7"],
-            wake: None,
-        },
-        Case {
-            name: "the sandbox died, all is quiet",
-            policy: "Always",
-            sandboxes: vec![dead(0)],
-            containers: vec![main(0, 0, exited(137, 99))],
-            expect: &["stop-sandbox u-s0", "create-sandbox 1"],
-            wake: None,
-        },
-        Case {
-            name: "the successor counts on",
-            policy: "Always",
-            sandboxes: vec![dead(0), up(1)],
-            containers: vec![main(0, 0, exited(137, 99))],
-            expect: &["start 0 #1 in u-s1 after 1"],
-            wake: None,
-        },
-        Case {
-            name: "made and never started",
-            policy: "Always",
-            sandboxes: vec![up(0)],
-            containers: vec![main(0, 0, ContainerState::Created)],
-            expect: &["rm u-main-0", "start 0 #0 in u-s0 after 0"],
-            wake: None,
-        },
-        Case {
-            name: "lost by the runtime",
-            policy: "Always",
-            sandboxes: vec![up(0)],
-            containers: vec![main(0, 2, ContainerState::Unknown)],
-            expect: &["rm u-main-2", "start 0 #3 in u-s0 after 0"],
-            wake: None,
-        },
-        Case {
-            name: "a container as it is not wanted any more",
-            policy: "Always",
-            sandboxes: vec![up(0)],
-            containers: vec![Container { hash: "old".into(), ..main(0, 0, running()) }],
-            expect: &["stop u-main-0@7"],
-            wake: None,
-        },
-        Case {
-            name: "two sandboxes: the newer one stays",
-            policy: "Always",
-            sandboxes: vec![up(0), up(1)],
-            containers: vec![main(1, 0, running())],
-            expect: &["stop-sandbox u-s0"],
-            wake: None,
-        },
-        Case {
-            name: "old attempts are tidied away, the last one kept",
-            policy: "Always",
-            sandboxes: vec![dead(0), up(1)],
-            containers: vec![
-                main(1, 3, running()),
-                main(1, 2, exited(1, 98)),
-                main(0, 1, exited(1, 97)),
-                main(0, 0, exited(1, 96)),
-            ],
-            expect: &["rm u-main-1", "rm u-main-0", "rm-sandbox u-s0"],
-            wake: None,
-        },
-        Case {
-            name: "another instance is alive: it ends first",
-            policy: "Always",
-            sandboxes: vec![sandbox("old", 0, true)],
-            containers: vec![
-                container("old", 0, "main", 0, running()),
-                container("old", 0, "side", 0, running()),
-            ],
-            expect: &["stop old-main-0@7 old-side-0@7", "stop-sandbox old-s0"],
-            wake: None,
-        },
-        Case {
-            name: "another instance is quiet: the successor starts before the sweep",
-            policy: "Always",
-            sandboxes: vec![sandbox("old", 0, false)],
-            containers: vec![container("old", 0, "main", 0, exited(0, 99))],
-            expect: &["stop-sandbox old-s0", "create-sandbox 0"],
-            wake: None,
-        },
-        Case {
-            name: "the sweep",
-            policy: "Always",
-            sandboxes: vec![sandbox("old", 0, false), up(0)],
-            containers: vec![container("old", 0, "main", 0, exited(0, 99)), main(0, 0, running())],
-            expect: &["stop-sandbox old-s0", "rm old-main-0", "rm-instance old", "rm-sandbox old-s0"],
-            wake: None,
-        },
-        Case {
-            name: "a fixed uid with another manifest is another instance",
-            policy: "Always",
-            sandboxes: vec![Sandbox { hash: Some(ConfigHash::from("before")), ..up(0) }],
-            containers: vec![main(0, 0, running())],
-            expect: &["stop u-main-0@7", "stop-sandbox u-s0"],
-            wake: None,
-        },
-        Case {
-            name: "a fixed uid: the next sandbox takes another name",
-            policy: "Always",
-            sandboxes: vec![Sandbox { hash: Some(ConfigHash::from("before")), ..dead(0) }],
-            containers: vec![main(0, 0, exited(0, 99))],
-            expect: &["stop-sandbox u-s0", "create-sandbox 1"],
-            wake: None,
-        },
-        Case {
-            name: "a fixed uid: the sweep spares the shared directories",
-            policy: "Always",
-            sandboxes: vec![Sandbox { hash: Some(ConfigHash::from("before")), ..dead(0) }, up(1)],
-            containers: vec![main(0, 0, exited(0, 99)), main(1, 1, running())],
-            expect: &["stop-sandbox u-s0", "rm u-main-0", "rm-sandbox u-s0"],
-            wake: None,
-        },
-    ];
-    for case in cases {
-        let observed = Observed { sandboxes: case.sandboxes, containers: case.containers };
-        let pod = Arc::new(pod_with("p", "u", case.policy, &["main"]));
-        let plan = plan_pod(&Want::Run(pod), &observed, &History::default(), CRASH, at(100));
-        assert_eq!(words(&plan), case.expect, "{}", case.name);
-        assert_eq!(plan.wake_in.map(|d| d.as_secs()), case.wake, "{}: when to look again", case.name);
-    }
-}
-
 #[test]
 fn a_stop_ends_everything_and_starts_nothing() {
-    let observed = Observed {
+    let mut observed = Observed {
         sandboxes: vec![sandbox("a", 0, true), sandbox("b", 0, false)],
         containers: vec![
             container("a", 0, "main", 0, running()),
@@ -314,11 +157,15 @@ fn a_stop_ends_everything_and_starts_nothing() {
             Container { grace: None, ..container("a", 0, "side", 0, ContainerState::Unknown) },
         ],
     };
-    let plan = plan_pod(&Want::Stop, &observed, &History::default(), CRASH, at(100));
+    let plan = planned(&Want::Stop, &observed, &History::default(), at(100));
+    assert_eq!(words(&plan), ["stop a-main-0@7 a-side-0@30"]);
+    for container in &mut observed.containers {
+        container.state = exited(0, 99);
+    }
+    let plan = planned(&Want::Stop, &observed, &History::default(), at(100));
     assert_eq!(
         words(&plan),
         [
-            "stop a-main-0@7 a-side-0@30",
             "stop-sandbox a-s0",
             "stop-sandbox b-s0",
             "rm a-main-0",
@@ -330,10 +177,7 @@ fn a_stop_ends_everything_and_starts_nothing() {
             "rm-sandbox b-s0"
         ]
     );
-    assert_eq!(
-        plan_pod(&Want::Stop, &Observed::default(), &History::default(), CRASH, at(100)),
-        Plan::default()
-    );
+    assert_eq!(planned(&Want::Stop, &Observed::default(), &History::default(), at(100)), Plan::default());
 }
 
 #[test]
@@ -343,7 +187,7 @@ fn failures_wait_and_say_why() {
     let first = Failure::after(None, at(95), Backoff::PULL, waiting.clone());
     let history = History { starts: [("main".to_owned(), first.clone())].into(), ..History::default() };
     let observed = Observed { sandboxes: vec![sandbox("u", 0, true)], containers: vec![] };
-    let plan = plan_pod(&Want::Run(pod.clone()), &observed, &history, CRASH, at(100));
+    let plan = planned(&Want::Run(pod.clone()), &observed, &history, at(100));
     assert_eq!(words(&plan), ["start 1 #0 in u-s0 after 0"], "one that cannot start holds up no other");
     assert_eq!(plan.waiting["main"], waiting);
     assert_eq!(plan.wake_in, Some(Duration::from_secs(5)));
@@ -351,16 +195,30 @@ fn failures_wait_and_say_why() {
     let second = Failure::after(Some(&first), at(105), Backoff::PULL, waiting.clone());
     assert_eq!(second.remaining(at(105)), Some(Duration::from_secs(20)));
 
+    // While a pull waits, the image is looked for, and what failed stays in sight.
+    let mut failed = PullFailure::after(None, "image:1", at(95), waiting.clone());
+    for (looked, now, starts, wake_in) in [(95, 99, 1, Some(1)), (95, 100, 2, None), (100, 100, 1, Some(5))] {
+        failed.looked = at(looked);
+        let history = History { pulls: [("main".to_owned(), failed.clone())].into(), ..History::default() };
+        let plan = planned(&Want::Run(pod.clone()), &observed, &history, at(now));
+        assert_eq!((plan.steps.len(), plan.wake_in), (starts, wake_in.map(Duration::from_secs)), "{now}");
+        assert!(plan.waiting["main"].message.ends_with("no such host"), "{plan:?}");
+    }
+
     let history = History {
         sandbox: Some(Failure::after(None, at(100), Backoff::STEP, waiting)),
         ..History::default()
     };
-    let plan = plan_pod(&Want::Run(pod), &Observed::default(), &history, CRASH, at(100));
+    let plan = planned(&Want::Run(pod.clone()), &Observed::default(), &history, at(100));
     assert_eq!((words(&plan), plan.wake_in), (vec![], Some(Duration::from_secs(1))));
     assert_eq!(
         plan.waiting["side"].message, "ErrImagePull: no such host",
         "the status says what holds it up"
     );
+    assert_eq!(plan.sandbox, history.sandbox.as_ref().map(|failure| failure.waiting.clone()));
+    let again = planned(&Want::Run(pod), &Observed::default(), &history, at(101));
+    assert!(!again.steps.is_empty());
+    assert_eq!((again.sandbox, again.waiting), (plan.sandbox, plan.waiting), "also while it is tried again");
 }
 
 #[test]
@@ -368,7 +226,7 @@ fn a_crash_loop_names_its_delay() {
     let pod = Arc::new(pod_with("p", "u", "Always", &["main"]));
     let crashed = Container { crashes: 2, ..container("u", 0, "main", 2, exited(1, 100)) };
     let observed = Observed { sandboxes: vec![sandbox("u", 0, true)], containers: vec![crashed] };
-    let plan = plan_pod(&Want::Run(pod), &observed, &History::default(), CRASH, at(100));
+    let plan = planned(&Want::Run(pod), &observed, &History::default(), at(100));
     assert_eq!(plan.waiting["main"].reason, "CrashLoopBackOff");
     assert_eq!(
         plan.waiting["main"].message,

@@ -113,13 +113,13 @@ fn one_after_the_other() {
             name: "a finished pod does not live on for its sidecars",
             policy: "OnFailure",
             containers: vec![setup(0), sidecar(0, running()), last(exited(0, 95)), main(exited(0, 99))],
-            expect: &["stop u-proxy-0@7", "stop-sandbox u-s0"],
+            expect: &["stop u-proxy-0@7"],
             init: Init::Passed,
         },
     ];
     for case in cases {
         let observed = Observed { sandboxes: vec![sandbox("u", 0, true)], containers: case.containers };
-        let plan = plan_pod(&Want::Run(pod(case.policy)), &observed, &History::default(), CRASH, at(100));
+        let plan = planned(&Want::Run(pod(case.policy)), &observed, &History::default(), at(100));
         assert_eq!(words(&plan), case.expect, "{}", case.name);
         assert_eq!(plan.init, case.init, "{}", case.name);
     }
@@ -131,31 +131,11 @@ fn a_new_sandbox_is_initialised_anew() {
     let main = container("u", 0, "main", 0, exited(137, 99));
     let dead = Observed { sandboxes: vec![sandbox("u", 0, false)], containers: vec![setup, main] };
     let next = |observed: &Observed, policy| {
-        words(&plan_pod(&Want::Run(pod(policy)), observed, &History::default(), CRASH, at(100)))
+        words(&planned(&Want::Run(pod(policy)), observed, &History::default(), at(100)))
     };
     assert_eq!(next(&dead, "Always"), ["stop-sandbox u-s0", "create-sandbox 1"]);
     assert_eq!(next(&dead, "Never"), Vec::<String>::new(), "it is over");
     let mut anew = dead.clone();
     anew.sandboxes.push(sandbox("u", 1, true));
     assert_eq!(next(&anew, "Always"), ["start i0 #1 in u-s1 after 0"]);
-}
-
-#[test]
-fn sidecars_end_last_and_in_reverse() {
-    let with =
-        |name: &str, place| Container { sidecar: Some(place), ..container("u", 0, name, 0, running()) };
-    let observed = Observed {
-        sandboxes: vec![sandbox("u", 0, true)],
-        containers: vec![
-            with("one", 0),
-            with("three", 2),
-            container("u", 0, "main", 0, running()),
-            container("u", 0, "other", 0, running()),
-        ],
-    };
-    let plan = plan_pod(&Want::Stop, &observed, &History::default(), CRASH, at(100));
-    assert_eq!(
-        words(&plan)[..4],
-        ["stop u-main-0@7 u-other-0@7", "stop u-three-0@7", "stop u-one-0@7", "stop-sandbox u-s0"]
-    );
 }

@@ -2,23 +2,71 @@
 
 use std::collections::BTreeSet;
 
+use k8s_openapi::api::core::v1::{ContainerRestartRule, ContainerRestartRuleOnExitCodes};
 use proptest::prelude::*;
 
 use super::*;
+use crate::pod::hook::Hook;
+use crate::pod::is_sidecar;
+use crate::pod::restart::{AfterExit, after_exit};
+use crate::record::Life;
 
-/// A runtime that does as it is told, and holds the rules that containerd holds.
+/// A runtime that does as it is told, and holds the rules that containerd holds; with what the worker remembers.
 struct Simulated {
     observed: Observed,
+    record: Record,
     now: i64,
+    endings: Endings,
+    uptime: Duration,
+    /// Hooks never come to their end.
+    hooks_hang: bool,
+    /// How containers end that are told to.
+    exit_code: i32,
 }
 
 impl Simulated {
+    fn plan(&mut self, want: &Want) -> Plan {
+        self.record.forget_gone(&self.observed);
+        let plan = plan_pod(&Situation {
+            want,
+            observed: &self.observed,
+            history: &History::default(),
+            gate: &Gate::Open(Opened::InOrder),
+            record: &self.record,
+            start_hooks: &BTreeMap::new(),
+            probes: &Verdicts::default(),
+            endings: &self.endings,
+            activity: None,
+            crash_loop: CRASH,
+            now: at(self.now),
+            uptime: self.uptime,
+        });
+        self.record.ended.extend(plan.ends.iter().cloned());
+        self.record.lost.extend(plan.lost.iter().cloned());
+        if let (Want::Run(pod), Outlook::Completed) = (want, plan.outlook) {
+            self.record.note(pod, Life::Completed, Arc::default());
+        }
+        plan
+    }
+
     fn apply(&mut self, want: &Want, plan: &Plan) {
+        let before = self.observed.clone();
         for step in &plan.steps {
             self.now += 1;
+            if let (Step::StartContainer(start), Want::Run(pod)) = (step, want) {
+                assert!(may_start(pod, &before, start), "before its init containers: {step:?}");
+            }
             self.step(want, step);
             self.check(want);
         }
+    }
+
+    /// An init container that was found running does its work; false if there is none.
+    fn init_container_ends(&mut self) -> bool {
+        let now = self.now;
+        let mut all = self.observed.containers.iter_mut();
+        let runs = all.find(|c| c.name == "setup" && c.state == running());
+        runs.map(|c| c.state = exited(0, now)).is_some()
     }
 
     fn step(&mut self, want: &Want, step: &Step) {
@@ -27,9 +75,18 @@ impl Simulated {
         match (step, want) {
             (Step::StopContainers(all), _) => {
                 for stop in all {
+                    self.endings.note(stop, 1);
                     let found =
                         seen.containers.iter_mut().find(|c| c.id == stop.id).expect("stops what is there");
-                    found.state = exited(137, now);
+                    match stop.ask {
+                        Ask::PreStop { .. } if self.hooks_hang => {}
+                        Ask::PreStop { .. } => self.endings.hook_is_over(&stop.id),
+                        Ask::Wait => {}
+                        Ask::End { .. } => {
+                            found.state = exited(self.exit_code, now);
+                            self.endings.retain(|id| *id != stop.id);
+                        }
+                    }
                 }
             }
             (Step::StopSandbox(id), _) => {
@@ -51,6 +108,7 @@ impl Simulated {
             }
             (_, Want::Stop) => panic!("starts something while stopping: {step:?}"),
             (Step::CreateSandbox { attempt }, Want::Run(pod)) => {
+                assert!(!self.record.has_completed(pod), "what completed needs no sandbox");
                 let new = Sandbox {
                     hash: Some(pod.hash.clone()),
                     created_at: at(now),
@@ -60,9 +118,18 @@ impl Simulated {
                 seen.sandboxes.push(new);
             }
             (Step::StartContainer(start), Want::Run(pod)) => {
-                let name = &pod.container(start.container).expect("a container of the pod").name;
-                let mut new = container(pod.uid.as_str(), 0, name, start.attempt, running());
+                assert!(!self.record.has_completed(pod), "what completed does not start again");
+                assert!(
+                    !self.record.ended.contains(&start.sandbox),
+                    "an end that was begun is finished first"
+                );
+                let spec = pod.container(start.container).expect("a container of the pod");
+                // An init container does its work in no time.
+                let ends = matches!(start.container, ContainerRef::Init(_)) && !is_sidecar(spec);
+                let state = if ends { exited(0, now) } else { running() };
+                let mut new = container(pod.uid.as_str(), 0, &spec.name, start.attempt, state);
                 (new.sandbox, new.crashes, new.created_at) = (start.sandbox.clone(), start.crashes, at(now));
+                new.round = start.round;
                 assert!(!seen.containers.iter().any(|c| c.id == new.id), "the name is free");
                 assert!(
                     seen.sandboxes.iter().any(|s| s.id == start.sandbox && s.ready),
@@ -88,6 +155,18 @@ impl Simulated {
     }
 }
 
+/// Every ordinary init container succeeded in this sandbox and round, or a container was made there since.
+fn may_start(pod: &Pod, seen: &Observed, start: &StartContainer) -> bool {
+    let beside = |c: &&Container| c.uid == pod.uid && c.sandbox == start.sandbox && c.round == start.round;
+    let beside: Vec<_> = seen.containers.iter().filter(beside).collect();
+    let made = |name: &str| beside.iter().any(|c| c.name == name);
+    let done = |name: &str| beside.iter().any(|c| c.name == name && c.exit().is_some_and(|e| e.code == 0));
+    let mut init = pod.spec.init_containers.iter().flatten().filter(|spec| !is_sidecar(spec));
+    matches!(start.container, ContainerRef::Init(_))
+        || pod.spec.containers.iter().any(|spec| made(&spec.name))
+        || init.all(|spec| done(&spec.name))
+}
+
 fn any_state() -> impl Strategy<Value = ContainerState> {
     prop_oneof![
         Just(running()),
@@ -101,17 +180,18 @@ prop_compose! {
     /// Any leftovers: up to two instances, dead and living sandboxes, containers in any state.
     fn any_observed()(
         sandboxes in prop::collection::btree_map((0..2u8, 0..3u32), any::<bool>(), 0..4),
-        containers in prop::collection::vec((any::<prop::sample::Index>(), 0..2u8, 0..3u32, any_state()), 0..6),
+        containers in prop::collection::vec((any::<prop::sample::Index>(), 0..4usize, 0..3u32, 0..2u32, any_state(), any::<bool>()), 0..8),
     ) -> Observed {
         let uids = ["u", "old"];
         let sandboxes: Vec<_> = sandboxes.iter().map(|((u, n), ready)| sandbox(uids[usize::from(*u)], *n, *ready)).collect();
         let mut found = std::collections::BTreeMap::new();
         if !sandboxes.is_empty() {
-            for (place, name, attempt, state) in containers {
+            for (place, name, attempt, round, state, hook) in containers {
                 let home = place.get(&sandboxes);
-                let name = ["main", "side"][usize::from(name)];
-                let mut new = container(home.uid.as_str(), 0, name, attempt, state);
-                new.sandbox = home.id.clone();
+                let mut new = container(home.uid.as_str(), 0, NAMES[name], attempt, state);
+                (new.sandbox, new.round) = (home.id.clone(), round);
+                new.sidecar = (NAMES[name] == "proxy").then_some(1);
+                new.pre_stop = hook.then(|| Hook::Exec(vec!["drain".into()]));
                 found.insert(new.id.clone(), new);
             }
         }
@@ -119,31 +199,96 @@ prop_compose! {
     }
 }
 
+const NAMES: [&str; 4] = ["main", "side", "setup", "proxy"];
+
+fn any_policy() -> impl Strategy<Value = Option<String>> {
+    prop::sample::select(vec![None, Some("Always"), Some("OnFailure"), Some("Never")])
+        .prop_map(|policy| policy.map(str::to_owned))
+}
+
+prop_compose! {
+    /// A pod with any policies: `setup` runs to its end, `proxy` is a sidecar, `main` may restart all on exit code 2.
+    fn any_pod()(
+        pod in any_policy(),
+        own in prop::collection::vec(any_policy(), 3),
+        (has_init, has_sidecar, has_rule) in any::<(bool, bool, bool)>(),
+    ) -> Pod {
+        let mut wanted = pod_with("p", "u", pod.as_deref().unwrap_or("Always"), &NAMES);
+        let mut init = wanted.spec.containers.split_off(2);
+        for (container, policy) in wanted.spec.containers.iter_mut().chain(&mut init).zip(own) {
+            container.restart_policy = policy;
+        }
+        init[1].restart_policy = Some("Always".into());
+        // A setup of policy Always would be a sidecar.
+        init[0].restart_policy.take_if(|policy| policy == "Always");
+        init.retain(|spec| if spec.name == "setup" { has_init } else { has_sidecar });
+        wanted.spec.init_containers = Some(init);
+        if has_rule {
+            let exit_codes = ContainerRestartRuleOnExitCodes { operator: "In".into(), values: Some(vec![2]) };
+            let rule = ContainerRestartRule { action: "RestartAllContainers".into(), exit_codes: Some(exit_codes) };
+            let main = &mut wanted.spec.containers[0];
+            main.restart_policy.get_or_insert_with(|| "Never".into());
+            main.restart_policy_rules = Some(vec![rule]);
+        }
+        wanted
+    }
+}
+
+/// At rest a pod that lives runs every container that its policies want, and one that completed runs none.
+fn check_rest(pod: &Pod, world: &Simulated, outlook: Outlook) {
+    let alive = |name: &str| world.observed.containers.iter().any(|c| c.name == name && c.is_alive());
+    for (which, spec) in pod.containers() {
+        let newest = world.observed.containers_of(pod, &spec.name).first().and_then(|c| c.exit());
+        let stays = newest.is_some_and(|exit| after_exit(&pod.spec, spec, exit.code) == AfterExit::Stays);
+        let ordinary = matches!(which, ContainerRef::Init(_)) && !is_sidecar(spec);
+        match outlook {
+            Outlook::Completed => assert!(!alive(&spec.name), "{} outlives its pod", spec.name),
+            Outlook::Lives => assert!(alive(&spec.name) || ordinary || stays, "{} should run", spec.name),
+            Outlook::EndsFirst => panic!("at rest before the end"),
+        }
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
     #[test]
-    fn applying_plans_reaches_rest(observed in any_observed(), policy in prop::sample::select(vec!["Always", "OnFailure", "Never"]), stop in any::<bool>()) {
-        let want = if stop { Want::Stop } else { Want::Run(Arc::new(pod_with("p", "u", policy, &["main", "side"]))) };
-        let mut world = Simulated { observed, now: 1_000 };
+    fn applying_plans_reaches_rest(
+        observed in any_observed(),
+        pod in any_pod(),
+        stop in any::<bool>(),
+        completed in prop::bool::weighted(0.2),
+        ended in prop::collection::vec(any::<bool>(), 4),
+        hooks_hang in any::<bool>(),
+        exit_code in prop::sample::select(vec![0, 137]),
+    ) {
+        let mut record = Record::default();
+        if completed {
+            record.note(&pod, Life::Completed, Arc::default());
+        }
+        let marked = observed.sandboxes.iter().zip(ended).filter(|(_, ended)| *ended);
+        record.ended = marked.map(|(sandbox, _)| sandbox.id.clone()).collect();
+        let want = if stop { Want::Stop } else { Want::Run(Arc::new(pod.clone())) };
+        let mut world = Simulated { observed, record, now: 1_000, endings: Endings::default(), uptime: Duration::ZERO, hooks_hang, exit_code };
         let mut rounds = 0;
-        loop {
-            let plan = plan_pod(&want, &world.observed, &History::default(), CRASH, at(world.now));
-            if plan.steps.is_empty() && plan.wake_in.is_none() {
-                break;
+        let outlook = loop {
+            let plan = world.plan(&want);
+            if plan.steps.is_empty() && plan.wake_in.is_none() && !world.init_container_ends() {
+                break plan.outlook;
             }
             world.apply(&want, &plan);
+            if plan.steps.is_empty() {
+                world.uptime += plan.wake_in.unwrap_or_default();
+            }
             world.now += plan.wake_in.map_or(0, |left| i64::try_from(left.as_secs()).unwrap() + 1);
             rounds += 1;
-            prop_assert!(rounds < 20, "no rest after {rounds} rounds: {:?}", plan);
-        }
+            prop_assert!(rounds < 30, "no rest after {rounds} rounds: {:?}", plan);
+        };
+        prop_assert!(world.record.ended.is_empty(), "an end that was begun is finished");
         if stop {
             prop_assert!(world.observed.is_empty());
         } else {
             prop_assert!(world.observed.sandboxes.iter().all(|s| s.uid.as_str() == "u"), "the other instance is gone");
-            if policy == "Always" {
-                let alive: BTreeSet<_> = world.observed.containers.iter().filter(|c| c.is_alive()).map(|c| c.name.as_str()).collect();
-                prop_assert_eq!(alive, BTreeSet::from(["main", "side"]));
-            }
+            check_rest(&pod, &world, outlook);
         }
     }
 }

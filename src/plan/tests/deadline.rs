@@ -1,0 +1,119 @@
+//! activeDeadlineSeconds.
+
+use super::*;
+
+/// The pod began at 100 and has 50 seconds.
+fn plan(policy: &str, containers: Vec<Container>, ready: bool, now: i64) -> Plan {
+    let observed = Observed { sandboxes: vec![sandbox("u", 0, ready)], containers };
+    plan_begun(policy, &observed, Some(100), now)
+}
+
+fn plan_begun(policy: &str, observed: &Observed, began: Option<i64>, now: i64) -> Plan {
+    let mut pod = pod_with("p", "u", policy, &["main"]);
+    pod.spec.active_deadline_seconds = Some(50);
+    plan_pod(&Situation {
+        want: &Want::Run(Arc::new(pod)),
+        observed,
+        history: &History::default(),
+        gate: &Gate::Open(Opened::InOrder),
+        record: &Record::default(),
+        start_hooks: &BTreeMap::new(),
+        probes: &Verdicts::default(),
+        endings: &Endings::default(),
+        activity: began.map(|began| Activity::new(at(began), at(now), Duration::ZERO)),
+        crash_loop: CRASH,
+        now: at(now),
+        uptime: Duration::ZERO,
+    })
+}
+
+#[test]
+fn a_pod_ends_at_its_deadline_and_stays_failed() {
+    let main = |state| vec![container("u", 0, "main", 0, state)];
+    // Policy, containers, is the sandbox up, now; the steps, when to look again, has it failed.
+    type Row = (&'static str, Vec<Container>, bool, i64, &'static [&'static str], Option<u64>, bool);
+    let rows: Vec<Row> = vec![
+        ("Always", main(running()), true, 149, &[], Some(1), false),
+        ("Always", main(running()), true, 150, &["stop u-main-0@7"], None, false),
+        ("Always", main(exited(137, 151)), true, 151, &["stop-sandbox u-s0"], None, false),
+        ("Always", main(exited(137, 151)), false, 151, &[], None, true),
+        ("Always", main(exited(137, 151)), false, 100_000, &[], None, true),
+        ("OnFailure", main(exited(0, 151)), false, 200, &[], None, true),
+        ("Never", main(exited(0, 140)), false, 200, &[], None, false),
+        ("Never", main(exited(1, 140)), false, 200, &[], None, false),
+        ("Never", main(exited(143, 151)), false, 200, &[], None, true),
+        ("OnFailure", main(exited(1, 140)), true, 200, &["stop-sandbox u-s0"], None, false),
+        ("Always", vec![], false, 200, &[], None, true),
+        ("Always", main(running()), true, 20, &[], Some(50), false),
+    ];
+    for (policy, containers, ready, now, steps, wake, failed) in rows {
+        let case = format!("{policy} at {now}: {containers:?}");
+        let plan = plan(policy, containers, ready, now);
+        assert_eq!(words(&plan), steps, "{case}");
+        assert_eq!(plan.wake_in.map(|left| left.as_secs()), wake, "{case}");
+        let reason = plan.failed.map(|failed| failed.reason);
+        assert_eq!(reason.as_deref(), failed.then_some("DeadlineExceeded"), "{case}");
+    }
+}
+
+#[test]
+fn what_has_not_begun_has_no_deadline() {
+    let nothing = Observed::default();
+    let plan = plan_begun("Never", &nothing, None, 100_000);
+    assert_eq!((words(&plan), plan.failed), (vec!["create-sandbox 0".to_owned()], None));
+    let plan = plan_begun("Never", &nothing, Some(100), 100_000);
+    assert!(plan.failed.is_some(), "the runtime has forgotten it");
+}
+
+#[test]
+fn a_leap_of_the_clock_neither_ends_a_pod_nor_spares_it() {
+    let mut pod = pod_with("p", "u", "Always", &["main"]);
+    pod.spec.active_deadline_seconds = Some(50);
+    let (want, today) = (Want::Run(Arc::new(pod)), 1_800_000_000);
+    let observed = Observed {
+        sandboxes: vec![sandbox("u", 0, true)],
+        containers: vec![container("u", 0, "main", 0, running())],
+    };
+    // When it began and was first seen, what the clock shows when it is looked at 20 and 60 seconds later.
+    for (began, first, later) in [(5, 15, today), (today, today + 10, 7), (today, today + 10, today + 20)] {
+        let activity = Activity::new(at(began), at(first), Duration::from_secs(3));
+        let look = |uptime| {
+            plan_pod(&Situation {
+                want: &want,
+                observed: &observed,
+                history: &History::default(),
+                gate: &Gate::Open(Opened::InOrder),
+                record: &Record::default(),
+                start_hooks: &BTreeMap::new(),
+                probes: &Verdicts::default(),
+                endings: &Endings::default(),
+                activity: Some(activity),
+                crash_loop: CRASH,
+                now: at(later),
+                uptime: Duration::from_secs(uptime),
+            })
+        };
+        let early = look(23);
+        assert_eq!((words(&early), early.wake_in), (vec![], Some(Duration::from_secs(20))), "{later}");
+        assert_eq!(words(&look(63)), ["stop u-main-0@7"], "{later}");
+    }
+}
+
+#[test]
+fn a_new_agent_goes_by_the_wall_clock() {
+    let today = 1_800_000_000;
+    // When it began, what the clock shows when an agent first sees it; how long it has been at work.
+    let cases = [(5, 15, 10), (today, today + 10, 10), (5, today, 0), (today, today - 10, 0), (today, 15, 0)];
+    for (began, now, age) in cases {
+        let activity = Activity::new(at(began), at(now), Duration::ZERO);
+        assert_eq!(activity.lasted(Duration::ZERO), Duration::from_secs(age), "{began} {now}");
+    }
+    // What is remembered is put right after a leap, and only then.
+    let activity = Activity::new(at(5), at(15), Duration::ZERO);
+    let began = |remembered: Option<i64>, now, uptime| {
+        activity.began(remembered.map(at), at(now), Duration::from_secs(uptime)).as_second()
+    };
+    assert_eq!(began(None, 15, 0), 5);
+    assert_eq!(began(Some(5), 117, 100), 5, "a drift");
+    assert_eq!(began(Some(5), today, 100), today - 110, "a leap");
+}
