@@ -7,29 +7,44 @@
 //!
 //! Must not: panic or overflow the stack on any text, or grow far beyond the size of what it was given.
 
+mod limits;
+mod places;
 mod resolve;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::{self, DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
+use limits::{Budget, check_text};
+use places::{Cursor, Search, places_at};
 use resolve::{number_from_f64, resolve_plain};
 
-/// The parser's time grows with the square of the depth of flow collections, so deep ones stop here.
-const MAX_OPEN_BRACKETS: usize = 4096;
+/// Some editors put it before the text.
+const BOM: char = '\u{feff}';
 
-/// What aliases may make of a text: this many times its size, and a constant for small ones.
-const MAX_GROWTH: usize = 10;
-const FREE_GROWTH: usize = 1 << 20;
+/// More documents than these nobody serves from one place.
+const MAX_DOCUMENTS: usize = 5000;
 
 /// More doubled keys than these are not noted.
 const MAX_DUPLICATES: usize = 100;
 
+/// A place in a text, as editors count: lines and columns begin at 1, a column is a character.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+pub struct Place {
+    /// The line.
+    pub line: usize,
+    /// The column.
+    pub column: usize,
+}
+
 /// One document of a text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Document {
+    /// Which document of the text it is, from 1; empty ones are counted.
+    pub number: usize,
     /// The document as JSON.
     pub value: Value,
     /// The paths of keys that were written more than once in one mapping.
@@ -38,56 +53,88 @@ pub struct Document {
 
 /// A text that is not YAML, or that no JSON can hold.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
+#[error("{message}{}", .place.map(|at| format!(" at line {} column {}", at.line, at.column)).unwrap_or_default())]
 pub struct YamlError {
-    message: String,
+    /// What is the matter, in one line.
+    pub message: String,
+    /// Where, if that is known; the message does not repeat it.
+    pub place: Option<Place>,
 }
 
 impl YamlError {
     fn new(message: impl fmt::Display) -> Self {
         let message = message.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
-        Self { message }
+        Self { message, place: None }
+    }
+}
+
+impl From<serde_yaml::Error> for YamlError {
+    fn from(error: serde_yaml::Error) -> Self {
+        let mut told = Self::new(&error);
+        if let Some(at) = error.location() {
+            let suffix = format!(" at line {} column {}", at.line(), at.column());
+            told.message.truncate(told.message.strip_suffix(&suffix).unwrap_or(&told.message).len());
+            told.place = Some(Place { line: at.line(), column: at.column() });
+        }
+        told
     }
 }
 
 /// Reads every document of a text. Documents that hold nothing but comments are skipped.
 pub fn parse_documents(text: &str) -> Result<Vec<Document>, YamlError> {
-    check_brackets(text)?;
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let budget = Cell::new(text.len().saturating_mul(MAX_GROWTH).saturating_add(FREE_GROWTH));
+    check_text(text)?;
+    let text = text.strip_prefix(BOM).unwrap_or(text);
+    let budget = Budget::of(text);
     let mut documents = Vec::new();
-    for document in serde_yaml::Deserializer::from_str(text) {
+    for (document, number) in serde_yaml::Deserializer::from_str(text).zip(1..) {
+        if number > MAX_DOCUMENTS {
+            return Err(YamlError::new(format!("holds more than {MAX_DOCUMENTS} documents")));
+        }
         let reader = Reader { text, duplicates: RefCell::default(), budget: &budget };
         let node = Node { reader: &reader, path: &Path::Root };
-        let value = node.deserialize(document).map_err(YamlError::new)?;
+        let value = node.deserialize(document)?;
         if !value.is_null() {
-            documents.push(Document { value, duplicate_keys: reader.duplicates.into_inner() });
+            documents.push(Document { number, value, duplicate_keys: reader.duplicates.into_inner() });
         }
     }
     Ok(documents)
 }
 
-/// Counts brackets without regard for quotes: real manifests come nowhere near the limit either way.
-fn check_brackets(text: &str) -> Result<(), YamlError> {
-    let mut open = 0_usize;
-    for byte in text.bytes() {
-        match byte {
-            b'[' | b'{' => open += 1,
-            b']' | b'}' => open = open.saturating_sub(1),
-            _ => continue,
-        }
-        if open > MAX_OPEN_BRACKETS {
-            return Err(YamlError::new("too many brackets are open at once"));
+/// Where fields stand in the text that they were parsed from, each given by the number of its document and its path:
+/// at the key, or where a list's item begins. What is not written stands where the nearest thing above it does.
+/// Costs a second parse, one for all fields: not for the hot path.
+pub fn find_places(text: &str, fields: &[(usize, &str)]) -> Vec<Option<Place>> {
+    let text = text.strip_prefix(BOM).unwrap_or(text);
+    let mut documents: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (index, (document, _)) in fields.iter().enumerate() {
+        documents.entry(*document).or_default().push(index);
+    }
+    let last = documents.keys().next_back().copied().unwrap_or_default();
+    let mut offsets = vec![None; fields.len()];
+    for (document, number) in serde_yaml::Deserializer::from_str(text).take(last).zip(1..) {
+        let Some(indexes) = documents.get(&number) else { continue };
+        let paths: Vec<&str> = indexes.iter().map(|index| fields[*index].1).collect();
+        let search = Search::new(text, &paths);
+        // What was found before an error stands; there is none in a text that was parsed before.
+        let _ = search.root().deserialize(document);
+        for (index, offset) in indexes.iter().zip(search.offsets()) {
+            offsets[*index] = offset;
         }
     }
-    Ok(())
+    places_at(text, &offsets)
+}
+
+/// The place after this beginning of a text.
+pub fn place_after(beginning: &str) -> Place {
+    let mut cursor = Cursor::new(beginning.strip_prefix(BOM).unwrap_or(beginning));
+    cursor.advance(beginning.len())
 }
 
 /// What is common to all nodes of a document.
 struct Reader<'a> {
     text: &'a str,
     duplicates: RefCell<Vec<String>>,
-    budget: &'a Cell<usize>,
+    budget: &'a Budget,
 }
 
 /// How a scalar was written.
@@ -101,48 +148,44 @@ enum Style {
 }
 
 impl Reader<'_> {
-    /// Takes from the budget what a node costs. An alias pays for its target each time.
-    fn pay<E: de::Error>(&self, size: usize) -> Result<(), E> {
-        match self.budget.get().checked_sub(size.saturating_add(8)) {
-            Some(rest) => {
-                self.budget.set(rest);
-                Ok(())
-            }
-            None => Err(E::custom("aliases make the document too large")),
-        }
-    }
-
-    /// Tells from the bytes before a slice of the text how the scalar was written.
-    fn style(&self, scalar: &str) -> Style {
+    /// Tells from the bytes before a slice of the text how the scalar was written. Looks back no further than to the
+    /// node before it, and pays for that: an alias may make it look again and again.
+    fn style<E: de::Error>(&self, scalar: &str) -> Result<Style, E> {
         let place = (scalar.as_ptr() as usize).wrapping_sub(self.text.as_ptr() as usize);
         let Some(before) = self.text.get(..place) else {
-            return Style::Quoted; // Not a slice of the text: it had escapes or line breaks.
+            return Ok(Style::Quoted); // Not a slice of the text: it had escapes or line breaks.
         };
         if before.ends_with(['"', '\'']) {
-            return Style::Quoted;
+            return Ok(Style::Quoted);
         }
         // Before a plain scalar on its line, a tag and an anchor may stand, in either order.
-        let line = before.rsplit('\n').next().unwrap_or_default();
-        for word in line.split_whitespace().rev() {
-            if word.ends_with([',', ':', '[', '{']) {
-                break; // The end of what stands before, whatever it began with.
+        let mut rest = before;
+        let style = loop {
+            rest = rest.trim_end_matches(|c: char| c.is_whitespace() && c != '\n');
+            // The end of what stands before, whatever it began with.
+            if rest.is_empty() || rest.ends_with(['\n', ',', ':', '[', '{']) {
+                break Style::Plain;
             }
+            let word = rest.rsplit(char::is_whitespace).next().unwrap_or_default();
+            rest = rest.strip_suffix(word).unwrap_or_default();
             if word == "!!binary" {
-                return Style::Binary;
+                break Style::Binary;
             }
             if word.starts_with('!') {
-                return Style::Tagged;
+                break Style::Tagged;
             }
             if !word.starts_with('&') {
-                break;
+                break Style::Plain;
             }
-        }
-        Style::Plain
+        };
+        self.budget.pay_bytes(before.len() - rest.len())?;
+        Ok(style)
     }
 
     /// The value of a scalar that the parser took for a string.
     fn string<E: de::Error>(&self, scalar: &str, style: Style) -> Result<Value, E> {
-        self.pay(scalar.len())?;
+        self.budget.pay_node()?;
+        self.budget.pay_bytes(scalar.len())?;
         match style {
             Style::Binary => Err(E::custom("the tag !!binary is not supported")),
             Style::Plain => Ok(resolve_plain(scalar).unwrap_or_else(|| Value::from(scalar))),
@@ -192,7 +235,7 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_unit<E: de::Error>(self) -> Result<Value, E> {
-        self.reader.pay(0)?;
+        self.reader.budget.pay_node()?;
         Ok(Value::Null)
     }
 
@@ -201,17 +244,17 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_bool<E: de::Error>(self, value: bool) -> Result<Value, E> {
-        self.reader.pay(0)?;
+        self.reader.budget.pay_node()?;
         Ok(Value::Bool(value))
     }
 
     fn visit_u64<E: de::Error>(self, value: u64) -> Result<Value, E> {
-        self.reader.pay(0)?;
+        self.reader.budget.pay_node()?;
         Ok(Value::from(value))
     }
 
     fn visit_i64<E: de::Error>(self, value: i64) -> Result<Value, E> {
-        self.reader.pay(0)?;
+        self.reader.budget.pay_node()?;
         Ok(Value::from(value))
     }
 
@@ -224,12 +267,12 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<Value, E> {
-        self.reader.pay(0)?;
+        self.reader.budget.pay_node()?;
         number_from_f64(value).ok_or_else(|| E::custom("infinity and not-a-number have no place in JSON"))
     }
 
     fn visit_borrowed_str<E: de::Error>(self, value: &'de str) -> Result<Value, E> {
-        self.reader.string(value, self.reader.style(value))
+        self.reader.string(value, self.reader.style(value)?)
     }
 
     fn visit_str<E: de::Error>(self, value: &str) -> Result<Value, E> {
@@ -237,7 +280,7 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        self.reader.pay(0)?;
+        self.reader.budget.pay_node()?;
         let mut list = Vec::new();
         loop {
             let path = Path::Index(self.path, list.len());
@@ -249,7 +292,7 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        self.reader.pay(0)?;
+        self.reader.budget.pay_node()?;
         let mut map = Map::new();
         let mut merged = Vec::new();
         while let Some(key) = entries.next_key_seed(KeyNode { reader: self.reader })? {
@@ -351,7 +394,7 @@ impl<'de> Visitor<'de> for KeyNode<'_> {
     }
 
     fn visit_borrowed_str<E: de::Error>(self, value: &'de str) -> Result<Key, E> {
-        let style = self.reader.style(value);
+        let style = self.reader.style(value)?;
         if value == "<<" && style == Style::Plain {
             return Ok(Key::Merge);
         }

@@ -3,25 +3,32 @@
 //! The order: YAML, kind, hash of what is written, types, identity, defaults, validation, support. Whatever
 //! the manifest says that is not done is either a warning or a refusal, with the field's path.
 
+mod known;
+pub mod list;
+
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Pod as ApiPod;
 use serde::Deserialize as _;
 use serde_json::Value;
 
+use super::annotations::{self, AFTER, AFTER_TIMEOUT};
 use super::defaults::apply_defaults;
 use super::fields::check_fields;
 use super::finding::{Finding, Refusal};
 use super::identity::{apply_identity, config_hash, container_hashes};
 use super::validate::validate_pod;
 use super::{Pod, Source};
-use crate::yaml::{Document, parse_documents};
+use crate::suggest::nearest;
+use crate::yaml::{Document, find_places, parse_documents, place_after};
 
 /// The largest manifest, as in kubelet.
 pub const MAX_MANIFEST: usize = 10 << 20;
 
 /// More problems than these are not looked at: nobody reads them, and sorting them takes time.
 const MAX_PROBLEMS: usize = 100;
+/// More findings of one text than these get no places: the search takes its time for each.
+const MAX_LOCATED: usize = 1000;
 
 /// Where a manifest was found, by whom and when.
 #[derive(Debug, Clone, Copy)]
@@ -49,17 +56,19 @@ pub struct Decoded {
 
 /// Decodes a manifest that holds one pod, in YAML or JSON.
 pub fn decode_manifest(bytes: &[u8], origin: &Origin<'_>) -> Result<Decoded, Refusal> {
-    if bytes.len() > MAX_MANIFEST {
-        let reason = format!("has {} bytes, at most {MAX_MANIFEST} are allowed", bytes.len());
-        return Err(Finding::whole(reason).into());
-    }
-    let text = std::str::from_utf8(bytes)
-        .map_err(|error| Finding::whole(format!("not UTF-8 text at byte {}", error.valid_up_to())))?;
-    let documents =
-        parse_documents(text).map_err(|error| Finding::whole(format!("not valid YAML: {error}")))?;
+    let (text, documents) = parse_manifest(bytes)?;
     match documents.as_slice() {
         [] => Err(Finding::whole("holds no pod: it is empty or has only comments").into()),
-        [document] => decode_document(document, origin),
+        [document] => match decode_document(document, origin) {
+            Ok(mut decoded) => {
+                locate(text, decoded.warnings.iter_mut().map(|w| (document.number, String::new(), w)));
+                Ok(decoded)
+            }
+            Err(mut refusal) => {
+                locate(text, refusal.findings_mut().map(|f| (document.number, String::new(), f)));
+                Err(refusal)
+            }
+        },
         several => {
             let reason = format!("holds {} documents; a manifest is one Pod", several.len());
             Err(Finding::whole(reason).into())
@@ -67,7 +76,43 @@ pub fn decode_manifest(bytes: &[u8], origin: &Origin<'_>) -> Result<Decoded, Ref
     }
 }
 
-/// Decodes a document that is already parsed.
+/// Reads the documents of a manifest, whatever they hold, and gives its text with them.
+pub fn parse_manifest(bytes: &[u8]) -> Result<(&str, Vec<Document>), Refusal> {
+    if bytes.len() > MAX_MANIFEST {
+        let reason = format!("has {} bytes, at most {MAX_MANIFEST} are allowed", bytes.len());
+        return Err(Finding::whole(reason).into());
+    }
+    let text = std::str::from_utf8(bytes).map_err(|error| not_text(bytes, error.valid_up_to()))?;
+    let documents = parse_documents(text)
+        .map_err(|error| Finding::whole(format!("not valid YAML: {}", error.message)).at(error.place))?;
+    Ok((text, documents))
+}
+
+/// Tells where the fields are written that something is said about, for all of a text at once: each search is another
+/// parse. With a finding go the number of its document and the path of the pod in it, which is empty if the document
+/// is the pod.
+pub fn locate<'a>(text: &str, findings: impl Iterator<Item = (usize, String, &'a mut Finding)>) {
+    let findings: Vec<(usize, String, &mut Finding)> = findings
+        .take(MAX_LOCATED)
+        .map(|(document, mut path, finding)| {
+            if !path.is_empty() && !finding.field.is_empty() {
+                path.push('.');
+            }
+            (document, path + &finding.field, finding)
+        })
+        .collect();
+    if findings.is_empty() {
+        return;
+    }
+    let fields: Vec<(usize, &str)> =
+        findings.iter().map(|(document, path, _)| (*document, path.as_str())).collect();
+    let places = find_places(text, &fields);
+    for ((.., finding), place) in findings.into_iter().zip(places) {
+        finding.place = place;
+    }
+}
+
+/// Decodes a document that is already parsed. Its findings have no places yet: see [`locate`].
 pub fn decode_document(document: &Document, origin: &Origin<'_>) -> Result<Decoded, Refusal> {
     let manifest = &document.value;
     check_kind(manifest)?;
@@ -93,6 +138,11 @@ pub fn decode_document(document: &Document, origin: &Origin<'_>) -> Result<Decod
         let reason = format!("{other:?} is replaced by this node's name, {:?}", origin.node_name);
         warnings.push(Finding::new("spec.nodeName", reason));
     }
+    let given = |key| metadata.annotations.as_ref().is_some_and(|all| all.contains_key(key));
+    if given(AFTER_TIMEOUT) && !given(AFTER) {
+        let reason = format!("has no effect without {AFTER}");
+        warnings.push(Finding::new(annotations::field(AFTER_TIMEOUT), reason));
+    }
     let (name, uid) = apply_identity(&mut metadata, &mut spec, &hash, origin);
     apply_defaults(&mut spec);
     problems.extend(validate_pod(&metadata, &spec));
@@ -106,9 +156,18 @@ pub fn decode_document(document: &Document, origin: &Origin<'_>) -> Result<Decod
         return Err(refusal);
     }
     warnings.extend(report.warnings);
+    if let Some(more) = warnings.len().checked_sub(MAX_PROBLEMS).filter(|more| *more > 0) {
+        warnings.truncate(MAX_PROBLEMS);
+        warnings.push(Finding::whole(format!("and {more} more warnings")));
+    }
     let container_hashes = container_hashes(manifest);
     let pod = Pod { name, uid, hash, source: origin.source, metadata, spec, container_hashes };
     Ok(Decoded { pod, warnings })
+}
+
+fn not_text(bytes: &[u8], valid: usize) -> Finding {
+    let beginning = bytes.get(..valid).and_then(|bytes| std::str::from_utf8(bytes).ok());
+    Finding::whole(format!("not UTF-8 text at byte {valid}")).at(beginning.map(place_after))
 }
 
 fn check_kind(manifest: &Value) -> Result<(), Finding> {
@@ -129,8 +188,12 @@ fn check_kind(manifest: &Value) -> Result<(), Finding> {
 fn decode_types(manifest: &Value, doubtful: &mut Vec<Finding>) -> Result<ApiPod, Finding> {
     let mut manifest = manifest.clone();
     quote_quantities(&mut manifest["spec"]);
-    let mut unknown =
-        |path: serde_ignored::Path<'_>| doubtful.push(Finding::new(dotted(&path), "unknown field"));
+    let mut unknown = |path: serde_ignored::Path<'_>| {
+        // Looking for what was meant takes time, and after so many nobody asks.
+        let meant = (doubtful.len() < MAX_PROBLEMS).then(|| meant(&path)).flatten();
+        let hint = meant.map(|name| format!(", did you mean {name:?}?")).unwrap_or_default();
+        doubtful.push(Finding::new(dotted(&path), format!("unknown field{hint}")));
+    };
     let mut track = serde_path_to_error::Track::new();
     let ignored = serde_ignored::Deserializer::new(&manifest, &mut unknown);
     ApiPod::deserialize(serde_path_to_error::Deserializer::new(ignored, &mut track)).map_err(|error| {
@@ -138,6 +201,12 @@ fn decode_types(manifest: &Value, doubtful: &mut Vec<Finding>) -> Result<ApiPod,
         let reason = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
         Finding::new(if path == "." { String::new() } else { path }, reason)
     })
+}
+
+/// The known field that an unknown one resembles.
+fn meant(path: &serde_ignored::Path<'_>) -> Option<&'static str> {
+    let serde_ignored::Path::Map { parent, key } = path else { return None };
+    nearest(key, known::fields_at::<ApiPod>(parent).iter().copied())
 }
 
 /// Quantities may be written as numbers; their type takes only strings.

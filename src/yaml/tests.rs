@@ -83,6 +83,7 @@ fn quoted_and_tagged_scalars_stay_strings() {
         ("k: !!str yes", "yes"),
         ("k: &a !!str yes", "yes"),
         ("k: !!str &a yes", "yes"),
+        ("x: [1,2,3]\nk: \t!!str \t&a  yes", "yes"),
         ("k: |-\n  0644", "0644"),
         ("k: >-\n  yes", "yes"),
         ("k: 1\n  2", "1 2"),
@@ -116,6 +117,8 @@ fn plain_scalars_are_seen_as_plain_everywhere() {
         ("[a !b, 0644]", json!(["a !b", 420])),
         ("[\"a !b\",0644]", json!(["a !b", 420])),
         ("k: 0644 # 'octal'", json!({"k": 420})),
+        ("[ !!str 1,0644,  !!str 2, &a 0644]", json!(["1", 420, "2", 420])),
+        ("- !!str 1\n- 0644", json!(["1", 420])),
     ];
     for (text, want) in table {
         assert_eq!(one(text), want, "{text}");
@@ -199,6 +202,35 @@ fn depth_is_limited() {
 }
 
 #[test]
+fn the_number_of_nodes_is_limited() {
+    for (before, each, after) in [
+        ("[", "1,", "]"),
+        ("[", "{},", "]"),
+        ("{", "a,", "}"),
+        ("{", "\"a\":1,", "}"),
+        ("", "- 1\n", ""),
+        ("", "-\n", ""),
+        ("", "-\u{2028}", ""),
+        ("", "a: 1\n", ""),
+        ("", "? a\n", ""),
+        ("a: &a 1\nb: [", "*a,", "]"),
+    ] {
+        let text = |times| format!("{before}{}{after}", each.repeat(times));
+        let error = parse_documents(&text(200_001)).unwrap_err().to_string();
+        assert_eq!(error, "too many keys and values, more than 200000", "{each}");
+        if each != "-\u{2028}" {
+            assert!(parse_documents(&text(10_000)).is_ok(), "{each}");
+        }
+    }
+    let script = format!("a: |\n{}", "  echo a-b\n".repeat(500_000));
+    assert!(parse_documents(&script).is_ok(), "lines of a text are no nodes");
+    // What aliases bring in counts each time.
+    let aliases = format!("a: &a [{}1]\nb: [{}*a]", "1,".repeat(1_000), "*a,".repeat(1_000));
+    let error = parse_documents(&aliases).unwrap_err().to_string();
+    assert!(error.contains("too many keys and values"), "{error}");
+}
+
+#[test]
 fn alias_bombs_are_refused() {
     let mut laughs = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..10 {
@@ -210,6 +242,11 @@ fn alias_bombs_are_refused() {
     let mut large = format!("a: &a {}\nb:\n", "x".repeat(1 << 20));
     large.push_str(&"- *a\n".repeat(10_000));
     let error = parse_documents(&large).unwrap_err().to_string();
+    assert!(error.contains("aliases make the document too large"), "{error}");
+
+    // Looking back at what stands before a scalar is paid for each time.
+    let far = format!("a: &a [{}x]\nb: [{}*a]", " ".repeat(1 << 18), "*a, ".repeat(50_000));
+    let error = parse_documents(&far).unwrap_err().to_string();
     assert!(error.contains("aliases make the document too large"), "{error}");
 
     assert!(parse_documents("a: &a [*a]").is_err());

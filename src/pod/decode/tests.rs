@@ -162,16 +162,18 @@ fn quantities_may_be_numbers() {
 #[test]
 fn nothing_is_dropped_in_silence() {
     let text =
-        POD.replace("image: 'i:1'", "image: 'i:1', foo: {bar: 1}, livenessProbe: {exec: {command: [x]}}");
+        POD.replace("image: 'i:1'", "image: 'i:1', foo: {bar: 1}, securityContext: {privileged: true}");
     let text = text.replace(
         "spec:\n",
         "spec:\n  nodeName: other\n  priority: 1\n  dnsPolicy: None\n  dnsPolicy: Default\n",
     );
+    let text = text.replace("{name: web}", "{name: web, annotations: {rkubelet.dev/after-timeout: 1m}}");
     let warnings = [
         "spec.nodeName: \"other\" is replaced by this node's name, \"node1\"",
+        "metadata.annotations[rkubelet.dev/after-timeout]: has no effect without rkubelet.dev/after",
         "spec.dnsPolicy: written more than once; the last counts",
         "spec.containers[0].foo: unknown field",
-        "spec.containers[0].livenessProbe: not honoured yet",
+        "spec.containers[0].securityContext: not honoured yet",
     ];
     assert_eq!(warned(&text), warnings);
     let strict = Origin { strict: true, ..origin() };

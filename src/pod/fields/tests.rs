@@ -25,11 +25,11 @@ fn fields_are_reported_by_their_path() {
             "nodeSelector": {"a": "b"},
             "securityContext": {},
             "activeDeadlineSeconds": 5,
-            "initContainers": [{"name": "i", "restartPolicy": "Always", "lifecycle": {"preStop": {}}, "envFrom": [{}]}],
+            "initContainers": [{"name": "i", "restartPolicy": "Always", "resizePolicy": [{}], "envFrom": [{}]}],
             "imagePullSecrets": [],
             "unknown": 1,
             "containers": [
-                {"name": "a", "image": "i", "livenessProbe": {"exec": {}}, "resources": {"limits": {"cpu": 1}}},
+                {"name": "a", "image": "i", "securityContext": {"privileged": true}, "resources": {"limits": {"cpu": 1}}},
                 {"name": "b", "resources": {}, "env": [
                     {"name": "A", "value": "x"},
                     {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
@@ -43,10 +43,9 @@ fn fields_are_reported_by_their_path() {
         },
     }));
     let warnings = [
-        "spec.activeDeadlineSeconds: not honoured yet",
-        "spec.containers[0].livenessProbe: not honoured yet",
         "spec.containers[0].resources: not honoured yet",
-        "spec.initContainers[0].lifecycle: not honoured yet",
+        "spec.containers[0].securityContext: not honoured yet",
+        "spec.initContainers[0].resizePolicy: not honoured yet",
         "spec.volumes[1].emptyDir.medium: not honoured yet",
         "spec.volumes[1].emptyDir.sizeLimit: not honoured yet",
     ];

@@ -2,6 +2,8 @@
 //!
 //! Signed nanoseconds, as in Go: whether a negative duration makes sense is for the field to say.
 
+use std::time::Duration;
+
 /// Units from the longest spelling to the shortest, so that `ms` is never read as `m`.
 const UNITS: [(&str, i128); 8] = [
     ("ns", 1),
@@ -58,9 +60,25 @@ fn split_number(text: &str) -> Option<(i128, &str, &str)> {
     Some((whole, fraction, rest))
 }
 
+/// A duration as Go writes it: `10s`, `1m20s`, `1h0m0.5s`.
+pub(crate) fn format_duration(duration: Duration) -> String {
+    let (seconds, nanos) = (duration.as_secs(), duration.subsec_nanos());
+    if seconds == 0 && nanos > 0 {
+        return format!("{duration:?}");
+    }
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    let fraction = format!(".{nanos:09}");
+    let fraction = fraction.trim_end_matches('0').trim_end_matches('.');
+    match (hours, minutes) {
+        (0, 0) => format!("{seconds}{fraction}s"),
+        (0, _) => format!("{minutes}m{seconds}{fraction}s"),
+        _ => format!("{hours}h{minutes}m{seconds}{fraction}s"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::parse_duration;
+    use super::*;
 
     #[test]
     fn reads_what_go_reads() {
@@ -108,6 +126,23 @@ mod tests {
             "\u{b5}",
         ] {
             assert_eq!(parse_duration(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn written_as_go_writes_them() {
+        let cases = [
+            (0, "0s"),
+            (500, "500ms"),
+            (1_500, "1.5s"),
+            (10_000, "10s"),
+            (60_500, "1m0.5s"),
+            (80_000, "1m20s"),
+            (300_000, "5m0s"),
+            (3_600_000, "1h0m0s"),
+        ];
+        for (millis, text) in cases {
+            assert_eq!(format_duration(Duration::from_millis(millis)), text);
         }
     }
 }

@@ -9,18 +9,21 @@ pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>)
         .map(|(_, candidate)| candidate)
 }
 
-/// Insertions, deletions and substitutions that turn one text into the other.
+/// Insertions, deletions, substitutions and swaps of neighbours that turn one text into the other.
 fn distance(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
+    let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
+    let mut before = Vec::new();
     let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (i, a) in from.chars().enumerate() {
-        let mut diagonal = i;
-        row[0] = i + 1;
+    for (i, a) in from.iter().enumerate() {
+        let mut next = vec![i + 1];
         for (j, b) in to.iter().enumerate() {
-            let substituted = diagonal + usize::from(a != *b);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
+            let mut least = (row[j] + usize::from(a != b)).min(row[j + 1] + 1).min(next[j] + 1);
+            if i > 0 && j > 0 && *a == to[j - 1] && from[i - 1] == *b {
+                least = least.min(before[j - 1] + 1);
+            }
+            next.push(least);
         }
+        before = std::mem::replace(&mut row, next);
     }
     row[to.len()]
 }
@@ -31,12 +34,15 @@ mod tests {
 
     #[test]
     fn suggests_near_names_only() {
-        let known = ["staticPodPath", "maxPods", "v", "address"];
+        let known = ["staticPodPath", "maxPods", "v", "address", "spec"];
         for (name, hint) in [
             ("staticPodpath", Some("staticPodPath")),
             ("staticPodPth", Some("staticPodPath")),
             ("maxPod", Some("maxPods")),
             ("adress", Some("address")),
+            ("sepc", Some("spec")),
+            ("psec", Some("spec")),
+            ("pces", None),
             ("x", None),
             ("unrelated", None),
         ] {
