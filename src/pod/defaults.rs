@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::quantity::Amount;
+use crate::image::name::ImageName;
 
 const DEFAULT_MODE: i32 = 0o644;
 const TOKEN_SECONDS: i64 = 3600;
@@ -19,7 +20,10 @@ pub fn apply_defaults(spec: &mut PodSpec) {
     default_to(&mut spec.restart_policy, "Always");
     default_to(&mut spec.dns_policy, "ClusterFirst");
     default_to(&mut spec.scheduler_name, "default-scheduler");
-    spec.termination_grace_period_seconds.get_or_insert(30);
+    let grace = spec.termination_grace_period_seconds.get_or_insert(30);
+    if *grace < 0 {
+        *grace = 1;
+    }
     spec.security_context.get_or_insert_default();
     spec.enable_service_links.get_or_insert(true);
     sync_service_account(spec);
@@ -36,12 +40,11 @@ pub fn apply_defaults(spec: &mut PodSpec) {
     spec.volumes.iter_mut().flatten().for_each(default_volume);
 }
 
-/// The pull policy of an image that names none: what has no tag, or `latest`, is pulled always.
+/// The pull policy of an image that names none: what means the newest is pulled always. One that cannot be read is
+/// never pulled either way.
 pub fn default_pull_policy(image: &str) -> &'static str {
-    let (name, digest) = image.split_once('@').map_or((image, None), |(name, digest)| (name, Some(digest)));
-    let last = name.rsplit('/').next().unwrap_or(name);
-    match (last.split_once(':'), digest) {
-        (Some((_, "latest")), _) | (None, None) => "Always",
+    match ImageName::parse(image) {
+        Ok(name) if name.is_latest() => "Always",
         _ => "IfNotPresent",
     }
 }

@@ -84,6 +84,16 @@ impl Amount {
     }
 }
 
+/// The sum is written as the first of the two, unless that is nothing.
+impl std::ops::Add for Amount {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        let notation = if self.is_zero() { other.notation } else { self.notation };
+        Self { nanos: (self.nanos + other.nanos).min(MAX_NANOS), notation }
+    }
+}
+
 impl PartialEq for Amount {
     fn eq(&self, other: &Self) -> bool {
         self.nanos == other.nanos

@@ -5,9 +5,13 @@
 
 mod container;
 mod findings;
+mod lifecycle;
 mod names;
 mod probe;
 mod references;
+mod resources;
+mod restart;
+mod security;
 mod volume;
 
 use core::net::IpAddr;
@@ -15,6 +19,7 @@ use core::net::IpAddr;
 use k8s_openapi::api::core::v1::PodSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use super::annotations;
 use super::finding::Finding;
 use super::keys::CONFIG_MIRROR;
 use findings::Findings;
@@ -22,6 +27,8 @@ use findings::Findings;
 const MAX_ANNOTATIONS: usize = 256 * 1024;
 const MAX_NAMESERVERS: usize = 3;
 const MAX_SEARCHES: usize = 32;
+const MAX_HOSTNAME: usize = 64;
+const MAX_SEARCH_CHARACTERS: usize = 2048;
 
 /// Finds what makes a pod invalid, in the order of the manifest: metadata first.
 pub fn validate_pod(metadata: &ObjectMeta, spec: &PodSpec) -> Vec<Finding> {
@@ -44,6 +51,11 @@ fn validate_metadata(metadata: &ObjectMeta, findings: &mut Findings) {
         findings.check(format_args!("metadata.labels[{key}]"), names::not_qualified_name(key));
         findings.check(format_args!("metadata.labels[{key}]"), names::not_label_value(value));
     }
+    findings.0.extend(annotations::duration(metadata, annotations::MAX_RESTART_BACKOFF).err());
+    findings.0.extend(annotations::duration(metadata, annotations::AFTER_TIMEOUT).err());
+    for name in annotations::names(metadata, annotations::AFTER) {
+        findings.check(annotations::field(annotations::AFTER), names::not_subdomain(name));
+    }
     let mut size = 0;
     for (key, value) in metadata.annotations.iter().flatten() {
         // Annotations may be written in any case; their keys are compared in lower case.
@@ -62,11 +74,17 @@ fn validate_metadata(metadata: &ObjectMeta, findings: &mut Findings) {
 fn validate_spec(spec: &PodSpec, findings: &mut Findings) {
     let restart = spec.restart_policy.as_deref();
     findings.one_of("spec.restartPolicy", restart, &["Always", "OnFailure", "Never"]);
-    findings.at_least("spec.terminationGracePeriodSeconds", spec.termination_grace_period_seconds, 0);
-    findings.at_least("spec.activeDeadlineSeconds", spec.active_deadline_seconds, 1);
+    findings.within("spec.activeDeadlineSeconds", spec.active_deadline_seconds, 1..=i64::from(i32::MAX));
     let filled = |name: &Option<String>| name.clone().filter(|name| !name.is_empty());
     findings.check("spec.hostname", filled(&spec.hostname).and_then(|name| names::not_label(&name)));
     findings.check("spec.subdomain", filled(&spec.subdomain).and_then(|name| names::not_label(&name)));
+    let class = filled(&spec.runtime_class_name);
+    findings.check("spec.runtimeClassName", class.and_then(|name| names::not_subdomain(&name)));
+    validate_hostname_override(spec, findings);
+    if let Some(os) = spec.os.as_ref().filter(|os| os.name != "linux") {
+        let reason = format!("PodOSNotSupported: {:?} is not this node's operating system, linux", os.name);
+        findings.add("spec.os.name", reason);
+    }
     if spec.host_pid == Some(true) && spec.share_process_namespace == Some(true) {
         findings.add("spec.shareProcessNamespace", "may not be set together with hostPID");
     }
@@ -79,7 +97,33 @@ fn validate_spec(spec: &PodSpec, findings: &mut Findings) {
             findings.check(field, names::not_subdomain(name));
         }
     }
+    for (index, toleration) in spec.tolerations.iter().flatten().enumerate() {
+        let path = format!("spec.tolerations[{index}]");
+        findings.one_of(
+            format_args!("{path}.operator"),
+            toleration.operator.as_deref(),
+            &["Equal", "Exists"],
+        );
+        let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+        findings.one_of(format_args!("{path}.effect"), toleration.effect.as_deref(), &effects);
+    }
     validate_dns(spec, findings);
+    security::validate_pod_security(spec, findings);
+}
+
+fn validate_hostname_override(spec: &PodSpec, findings: &mut Findings) {
+    const FIELD: &str = "spec.hostnameOverride";
+    let Some(name) = spec.hostname_override.as_deref() else { return };
+    if spec.set_hostname_as_fqdn == Some(true) {
+        findings.add(FIELD, "may not be set together with setHostnameAsFQDN");
+    }
+    if spec.host_network == Some(true) {
+        findings.add(FIELD, "may not be set together with hostNetwork");
+    }
+    if name.len() > MAX_HOSTNAME {
+        findings.add(FIELD, format!("has {} characters, at most {MAX_HOSTNAME} are allowed", name.len()));
+    }
+    findings.check(FIELD, names::not_subdomain(name));
 }
 
 fn validate_dns(spec: &PodSpec, findings: &mut Findings) {
@@ -95,13 +139,23 @@ fn validate_dns(spec: &PodSpec, findings: &mut Findings) {
             .add("spec.dnsConfig.nameservers", format!("may not have more than {MAX_NAMESERVERS} entries"));
     }
     for (index, server) in nameservers.iter().enumerate() {
-        if server.parse::<IpAddr>().is_err() {
-            findings.add(format_args!("spec.dnsConfig.nameservers[{index}]"), not_an_ip(server));
+        let field = format!("spec.dnsConfig.nameservers[{index}]");
+        match server.parse() {
+            Err(_) => findings.add(field, not_an_ip(server)),
+            Ok(IpAddr::V6(address)) if address.to_ipv4_mapped().is_some() => {
+                findings.add(field, format!("{server:?} is an IPv4 address in the clothes of IPv6"));
+            }
+            Ok(_) => {}
         }
     }
     let searches = config.and_then(|config| config.searches.as_deref()).unwrap_or_default();
     if searches.len() > MAX_SEARCHES {
         findings.add("spec.dnsConfig.searches", format!("may not have more than {MAX_SEARCHES} entries"));
+    }
+    let length = searches.iter().map(|search| search.len() + 1).sum::<usize>().saturating_sub(1);
+    if length > MAX_SEARCH_CHARACTERS {
+        let reason = format!("{length} characters in all, at most {MAX_SEARCH_CHARACTERS} are allowed");
+        findings.add("spec.dnsConfig.searches", reason);
     }
     for (index, search) in searches.iter().enumerate() {
         // Underscores and a trailing dot (or the dot alone) are fine in a search path.

@@ -16,15 +16,23 @@ fn defaulted(spec: Value) -> Value {
 
 #[test]
 fn pull_policies() {
+    let digest = format!("sha256:{}", "0".repeat(64));
+    let (pinned, latest, both) = (
+        format!("busybox@{digest}"),
+        format!("busybox:latest@{digest}"),
+        format!("r.example/a/b:1@{digest}"),
+    );
     let table = [
         ("busybox", "Always"),
         ("busybox:latest", "Always"),
         ("busybox:1.36", "IfNotPresent"),
         ("localhost:5000/busybox", "Always"),
         ("localhost:5000/busybox:1", "IfNotPresent"),
-        ("busybox@sha256:0123", "IfNotPresent"),
-        ("busybox:latest@sha256:0123", "Always"),
-        ("r.example/a/b:1@sha256:0123", "IfNotPresent"),
+        (&pinned, "IfNotPresent"),
+        (&latest, "Always"),
+        (&both, "IfNotPresent"),
+        ("Busybox", "IfNotPresent"),
+        ("busybox:latest@sha256:0123", "IfNotPresent"),
     ];
     for (image, want) in table {
         assert_eq!(default_pull_policy(image), want, "{image}");

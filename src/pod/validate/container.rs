@@ -1,18 +1,15 @@
 //! Containers: names, images, ports, variables, mounts and resources.
 
 use core::net::IpAddr;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1::{
-    Container, ContainerPort, EnvVar, PodSpec, ResourceRequirements, VolumeMount,
-};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::api::core::v1::{Container, ContainerPort, EnvVar, PodSpec, VolumeMount};
 
 use super::findings::Findings;
 use super::volume::backwards;
-use super::{names, probe};
-use crate::pod::field_ref::is_env_field;
-use crate::pod::quantity::Amount;
+use super::{lifecycle, names, probe, resources, restart, security};
+use crate::pod::field_ref::{is_env_field, subscript};
+use crate::pod::is_sidecar;
 
 /// Validates all containers of a pod, which has volumes of these names.
 pub(super) fn validate_containers(spec: &PodSpec, volumes: &BTreeSet<String>, findings: &mut Findings) {
@@ -32,17 +29,37 @@ pub(super) fn validate_containers(spec: &PodSpec, volumes: &BTreeSet<String>, fi
             findings.add(format_args!("{path}.name"), format!("{:?} is used twice", container.name));
         }
         // Init containers run one after the other, so they may use the same ports; sidecars stay.
-        let alone = path.starts_with("spec.init") && container.restart_policy.as_deref() != Some("Always");
+        let alone = path.starts_with("spec.init") && !is_sidecar(container);
         let mut own = BTreeSet::new();
         let taken = if alone { &mut own } else { &mut host_ports };
         validate_ports(container.ports.as_deref().unwrap_or_default(), &path, host_network, taken, findings);
         validate_container(container, &path, volumes, findings);
+        if alone {
+            ends_by_itself(container, &path, findings);
+        } else {
+            probe::validate_probes(container, &path, findings);
+            lifecycle::validate_lifecycle(spec, container, &path, findings);
+        }
     }
-    if let Some(resources) = &spec.resources {
-        validate_resources(resources, "spec.resources", findings);
+    if spec.ephemeral_containers.as_ref().is_some_and(|containers| !containers.is_empty()) {
+        findings.add("spec.ephemeralContainers", "may not be in a manifest");
     }
-    if let Some(overhead) = &spec.overhead {
-        amounts(overhead, "spec.overhead", findings);
+    resources::validate_pod_resources(spec, findings);
+}
+
+/// What is waited for is neither probed nor told to stop.
+fn ends_by_itself(container: &Container, path: &str, findings: &mut Findings) {
+    let present = [
+        ("lifecycle", container.lifecycle.is_some()),
+        ("livenessProbe", container.liveness_probe.is_some()),
+        ("readinessProbe", container.readiness_probe.is_some()),
+        ("startupProbe", container.startup_probe.is_some()),
+    ];
+    for (name, _) in present.into_iter().filter(|(_, present)| *present) {
+        findings.add(
+            format_args!("{path}.{name}"),
+            "may not be set for init containers without restartPolicy=Always",
+        );
     }
 }
 
@@ -64,16 +81,15 @@ fn validate_container(
     let policies = ["File", "FallbackToLogsOnError"];
     let policy = container.termination_message_policy.as_deref();
     findings.one_of(format_args!("{path}.terminationMessagePolicy"), policy, &policies);
-    let policies = ["Always", "OnFailure", "Never"];
-    findings.one_of(format_args!("{path}.restartPolicy"), container.restart_policy.as_deref(), &policies);
+    restart::validate_restart(container, path, findings);
     for (index, variable) in container.env.iter().flatten().enumerate() {
         validate_variable(variable, &format!("{path}.env[{index}]"), findings);
     }
-    validate_mounts(container.volume_mounts.as_deref().unwrap_or_default(), path, volumes, findings);
+    validate_mounts(container, path, volumes, findings);
     if let Some(resources) = &container.resources {
-        validate_resources(resources, &format!("{path}.resources"), findings);
+        resources::validate_resources(resources, &format!("{path}.resources"), findings);
     }
-    probe::validate_probes(container, path, findings);
+    security::validate_container_security(container, path, findings);
 }
 
 fn validate_ports<'a>(
@@ -139,13 +155,18 @@ fn validate_variable(variable: &EnvVar, path: &str, findings: &mut Findings) {
         if !is_env_field(&reference.field_path) {
             let reason = format!("{:?} is not a field that a variable can have", reference.field_path);
             findings.add(format_args!("{path}.fieldRef.fieldPath"), reason);
+        } else if let Some((_, key)) = subscript(&reference.field_path) {
+            let reason = names::not_qualified_name(&key.to_lowercase());
+            findings.check(format_args!("{path}.fieldRef.fieldPath"), reason);
         }
     }
 }
 
-fn validate_mounts(mounts: &[VolumeMount], path: &str, volumes: &BTreeSet<String>, findings: &mut Findings) {
+fn validate_mounts(container: &Container, path: &str, volumes: &BTreeSet<String>, findings: &mut Findings) {
+    let privileged =
+        container.security_context.as_ref().is_some_and(|context| context.privileged == Some(true));
     let mut seen = BTreeSet::new();
-    for (index, mount) in mounts.iter().enumerate() {
+    for (index, mount) in container.volume_mounts.iter().flatten().enumerate() {
         let path = format!("{path}.volumeMounts[{index}]");
         if mount.name.is_empty() {
             findings.add(format_args!("{path}.name"), "must not be empty");
@@ -155,54 +176,39 @@ fn validate_mounts(mounts: &[VolumeMount], path: &str, volumes: &BTreeSet<String
         let field = format!("{path}.mountPath");
         if mount.mount_path.is_empty() {
             findings.add(&field, "must not be empty");
-        } else if mount.mount_path.contains(':') {
-            findings.add(&field, format!("{:?} must not contain ':'", mount.mount_path));
         } else if !seen.insert(&mount.mount_path) {
             findings.add(&field, format!("{:?} is used twice", mount.mount_path));
         }
         let propagations = ["None", "HostToContainer", "Bidirectional"];
         let propagation = mount.mount_propagation.as_deref();
         findings.one_of(format_args!("{path}.mountPropagation"), propagation, &propagations);
+        if propagation == Some("Bidirectional") && !privileged {
+            findings
+                .add(format_args!("{path}.mountPropagation"), "Bidirectional is for privileged containers");
+        }
+        validate_recursion(mount, &path, findings);
         let subpaths = [("subPath", &mount.sub_path), ("subPathExpr", &mount.sub_path_expr)];
         for (name, subpath) in subpaths {
             let Some(subpath) = subpath.as_deref() else { continue };
             let absolute = subpath.starts_with('/').then(|| format!("{subpath:?} must be relative"));
             findings.check(format_args!("{path}.{name}"), absolute.or_else(|| backwards(subpath)));
         }
-    }
-}
-
-fn validate_resources(resources: &ResourceRequirements, path: &str, findings: &mut Findings) {
-    let none = BTreeMap::new();
-    let limits = amounts(resources.limits.as_ref().unwrap_or(&none), &format!("{path}.limits"), findings);
-    let requests =
-        amounts(resources.requests.as_ref().unwrap_or(&none), &format!("{path}.requests"), findings);
-    for (name, request) in requests {
-        if let Some(limit) = limits.get(name).filter(|limit| **limit < request) {
-            findings.add(
-                format_args!("{path}.requests[{name}]"),
-                format!("{request} is more than the limit {limit}"),
-            );
+        let says = |path: &Option<String>| path.as_ref().is_some_and(|path| !path.is_empty());
+        if says(&mount.sub_path) && says(&mount.sub_path_expr) {
+            findings.add(format_args!("{path}.subPathExpr"), "may not be set together with subPath");
         }
     }
 }
 
-fn amounts<'a>(
-    list: &'a BTreeMap<String, Quantity>,
-    path: &str,
-    findings: &mut Findings,
-) -> BTreeMap<&'a str, Amount> {
-    let mut amounts = BTreeMap::new();
-    for (name, quantity) in list {
-        let field = format!("{path}[{name}]");
-        findings.check(&field, names::not_qualified_name(name));
-        match Amount::parse(&quantity.0) {
-            Err(error) => findings.add(&field, format!("{:?} is {error}", quantity.0)),
-            Ok(amount) if amount.is_negative() => findings.add(&field, "must not be negative"),
-            Ok(amount) => {
-                amounts.insert(name.as_str(), amount);
-            }
-        }
+fn validate_recursion(mount: &VolumeMount, path: &str, findings: &mut Findings) {
+    let field = format!("{path}.recursiveReadOnly");
+    let recursion = mount.recursive_read_only.as_deref();
+    findings.one_of(&field, recursion, &["Disabled", "IfPossible", "Enabled"]);
+    if matches!(recursion, Some("IfPossible" | "Enabled")) && mount.read_only != Some(true) {
+        findings.add(&field, "needs readOnly: true");
+    } else if recursion == Some("Enabled")
+        && !matches!(mount.mount_propagation.as_deref(), None | Some("" | "None"))
+    {
+        findings.add(&field, "needs mountPropagation: None");
     }
-    amounts
 }

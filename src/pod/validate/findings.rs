@@ -1,6 +1,7 @@
 //! Collects what validation finds.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use crate::pod::finding::Finding;
 
@@ -31,6 +32,17 @@ impl Findings {
     pub(super) fn at_least(&mut self, field: impl fmt::Display, value: Option<i64>, least: i64) {
         if let Some(value) = value.filter(|value| *value < least) {
             self.add(field, format!("{value} is less than {least}"));
+        }
+    }
+
+    pub(super) fn within(
+        &mut self,
+        field: impl fmt::Display,
+        value: Option<i64>,
+        range: RangeInclusive<i64>,
+    ) {
+        if let Some(value) = value.filter(|value| !range.contains(value)) {
+            self.add(field, format!("{value} is not from {} to {}", range.start(), range.end()));
         }
     }
 

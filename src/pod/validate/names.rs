@@ -36,6 +36,12 @@ pub(super) fn not_label_value(text: &str) -> Option<String> {
     bad(text, word(text), 63, "letters, digits, '-', '_' and '.', with a letter or digit at both ends")
 }
 
+/// The reason why a text is not the name of an HTTP header, if it is not.
+pub(super) fn not_header_name(text: &str) -> Option<String> {
+    let shape = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    bad(text, shape, 1024, "letters, digits and '-'")
+}
+
 /// The reason why a text is not the name of a port, if it is not.
 pub(super) fn not_port_name(text: &str) -> Option<String> {
     let shape = not_label(text).is_none()
@@ -91,7 +97,7 @@ mod tests {
         type Check = fn(&str) -> Option<String>;
         let long = |count| "a".repeat(count);
         let (a15, a16, a63, a64, a253, a254) = (long(15), long(16), long(63), long(64), long(253), long(254));
-        let table: [(Check, &[&str], &[&str]); 7] = [
+        let table: [(Check, &[&str], &[&str]); 8] = [
             (not_label, &["a", "a-b", "0a", &a63], &["", "-a", "a-", "a.b", "A", "a_b", "ü", &a64]),
             (not_subdomain, &["a", "a.b-c.d", &a253], &["", "a.", ".a", "a..b", "A", "-a", &a254]),
             (
@@ -102,6 +108,7 @@ mod tests {
             (not_label_value, &["", "a", "A_b.c-d"], &["-a", "a b", "a/", &a64]),
             (not_port_name, &["http", "h2-c", "8a", &a15], &["", "80", "a--b", "-a", "HTTP", &a16]),
             (not_env_name, &["A", "a.b-c", "1", "a b"], &["", "A=B", "ü", "a\n"]),
+            (not_header_name, &["Accept", "X-1"], &["", "a b", "a_b", "ü"]),
             (not_uid, &["a", "0-f", "A.b_c"], &["", "..", ".", "a/b", "../a"]),
         ];
         for (index, (check, good, wrong)) in table.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Probes and hooks: one action each, sane numbers, ports that exist.
+//! Probes: one action each, sane numbers, ports that exist.
 
 use k8s_openapi::api::core::v1::{Container, HTTPGetAction, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use super::findings::Findings;
 use super::names;
 
-/// Validates the probes and hooks of a container.
+/// Validates the probes of a container.
 pub(super) fn validate_probes(container: &Container, path: &str, findings: &mut Findings) {
     let probes = [
         ("livenessProbe", &container.liveness_probe),
@@ -22,25 +22,9 @@ pub(super) fn validate_probes(container: &Container, path: &str, findings: &mut 
             }
         }
     }
-    let Some(lifecycle) = &container.lifecycle else { return };
-    let hooks = [("postStart", &lifecycle.post_start), ("preStop", &lifecycle.pre_stop)];
-    for (name, hook) in hooks {
-        if let Some(hook) = hook {
-            let path = format!("{path}.lifecycle.{name}");
-            let actions = [
-                hook.exec.is_some(),
-                hook.http_get.is_some(),
-                hook.tcp_socket.is_some(),
-                hook.sleep.is_some(),
-            ];
-            one_action(&actions, &path, findings);
-            validate_actions(
-                hook.exec.as_ref().map(|exec| &exec.command),
-                hook.http_get.as_ref(),
-                &path,
-                findings,
-            );
-        }
+    if container.readiness_probe.as_ref().is_some_and(|p| p.termination_grace_period_seconds.is_some()) {
+        let field = format!("{path}.readinessProbe.terminationGracePeriodSeconds");
+        findings.add(field, "may not be set: a readiness probe ends nothing");
     }
 }
 
@@ -72,7 +56,7 @@ fn validate_probe(probe: &Probe, path: &str, findings: &mut Findings) {
     );
 }
 
-fn one_action(actions: &[bool], path: &str, findings: &mut Findings) {
+pub(super) fn one_action(actions: &[bool], path: &str, findings: &mut Findings) {
     match actions.iter().filter(|present| **present).count() {
         1 => {}
         0 => findings.add(path, "must have an action (exec, httpGet, tcpSocket, ...)"),
@@ -80,7 +64,7 @@ fn one_action(actions: &[bool], path: &str, findings: &mut Findings) {
     }
 }
 
-fn validate_actions(
+pub(super) fn validate_actions(
     command: Option<&Option<Vec<String>>>,
     http_get: Option<&HTTPGetAction>,
     path: &str,
@@ -92,10 +76,13 @@ fn validate_actions(
     if let Some(http) = http_get {
         validate_port(&http.port, &format!("{path}.httpGet.port"), findings);
         findings.one_of(format_args!("{path}.httpGet.scheme"), http.scheme.as_deref(), &["HTTP", "HTTPS"]);
+        for header in http.http_headers.iter().flatten() {
+            findings.check(format_args!("{path}.httpGet.httpHeaders"), names::not_header_name(&header.name));
+        }
     }
 }
 
-fn validate_port(port: &IntOrString, field: &str, findings: &mut Findings) {
+pub(super) fn validate_port(port: &IntOrString, field: &str, findings: &mut Findings) {
     match port {
         IntOrString::Int(number) => findings.port(field, *number),
         IntOrString::String(name) => findings.check(field, names::not_port_name(name)),

@@ -1,5 +1,8 @@
 //! A good pod, and one change at a time.
 
+mod lifecycle;
+mod pod_wide;
+
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
@@ -47,6 +50,10 @@ fn a_good_pod_has_no_findings() {
         ("/metadata/labels", json!({"a": "", "x.io/b": "C_d"})),
         ("/metadata/annotations", json!({"Some.Example/Key": "any thing"})),
         (
+            "/metadata/annotations",
+            json!({"rkubelet.dev/after": "db, cache-node1", "rkubelet.dev/after-timeout": "1m30s"}),
+        ),
+        (
             "/spec/dnsConfig",
             json!({"nameservers": ["::1"], "searches": [".", "_a.b."], "options": [{"name": "x"}]}),
         ),
@@ -85,6 +92,26 @@ fn one_problem_one_finding() {
         ("/metadata/annotations", json!({"a b": ""}), "metadata.annotations[a b]: \"a b\" must consist of"),
         (
             "/metadata/annotations",
+            json!({"rkubelet.dev/after": ""}),
+            "metadata.annotations[rkubelet.dev/after]: must not be empty",
+        ),
+        (
+            "/metadata/annotations",
+            json!({"rkubelet.dev/after": "db,"}),
+            "metadata.annotations[rkubelet.dev/after]: must not be empty",
+        ),
+        (
+            "/metadata/annotations",
+            json!({"rkubelet.dev/after": "db,kube-system/etcd"}),
+            "metadata.annotations[rkubelet.dev/after]: \"kube-system/etcd\" must consist of",
+        ),
+        (
+            "/metadata/annotations",
+            json!({"rkubelet.dev/after-timeout": "5"}),
+            "metadata.annotations[rkubelet.dev/after-timeout]: \"5\" is not a duration",
+        ),
+        (
+            "/metadata/annotations",
             json!({"kubernetes.io/config.mirror": "x"}),
             "metadata.annotations[kubernetes.io/config.mirror]: a static pod is not a mirror pod",
         ),
@@ -116,11 +143,10 @@ fn one_problem_one_finding() {
         ),
         ("/spec/dnsConfig", json!({"options": [{}]}), "spec.dnsConfig.options[0].name: must not be empty"),
         (
-            "/spec/terminationGracePeriodSeconds",
-            json!(-1),
-            "spec.terminationGracePeriodSeconds: -1 is less than 0",
+            "/spec/activeDeadlineSeconds",
+            json!(0),
+            "spec.activeDeadlineSeconds: 0 is not from 1 to 2147483647",
         ),
-        ("/spec/activeDeadlineSeconds", json!(0), "spec.activeDeadlineSeconds: 0 is less than 1"),
         ("/spec/hostname", json!("a.b"), "spec.hostname: \"a.b\" must consist of"),
         ("/spec/subdomain", json!("A"), "spec.subdomain: \"A\" must consist of"),
         ("/spec/hostAliases", json!([{"ip": "x"}]), "spec.hostAliases[0].ip: \"x\" is not an IP address"),
@@ -241,11 +267,6 @@ fn one_problem_one_finding() {
             "spec.containers[0].volumeMounts[0].mountPath: must not be empty",
         ),
         (
-            "/spec/containers/0/volumeMounts/0/mountPath",
-            json!("/a:b"),
-            "spec.containers[0].volumeMounts[0].mountPath: \"/a:b\" must not contain ':'",
-        ),
-        (
             "/spec/containers/0/volumeMounts/-",
             json!({"name": "h", "mountPath": "/v"}),
             "spec.containers[0].volumeMounts[1].mountPath: \"/v\" is used twice",
@@ -299,11 +320,6 @@ fn one_problem_one_finding() {
             "/spec/containers/0/livenessProbe",
             json!({"tcpSocket": {"port": "a"}, "periodSeconds": -1}),
             "spec.containers[0].livenessProbe.periodSeconds: -1 is less than 1",
-        ),
-        (
-            "/spec/containers/0/lifecycle",
-            json!({"preStop": {}}),
-            "spec.containers[0].lifecycle.preStop: must have an action",
         ),
     ];
     for (pointer, value, want) in table {
