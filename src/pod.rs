@@ -1,6 +1,7 @@
 //! What a pod is: ids, decoding, defaults, validation, hashes,
 //! environment. Pure: no I/O, no clock, no logging.
 
+pub mod annotations;
 pub mod decode;
 pub mod defaults;
 pub mod dns;
@@ -8,13 +9,18 @@ pub mod env;
 pub mod field_ref;
 pub mod fields;
 pub mod finding;
+pub mod hook;
+pub mod hostname;
 pub mod hosts;
 pub mod id;
 pub mod identity;
 pub mod keys;
 pub mod qos;
 pub mod quantity;
+pub mod restart;
+pub mod signal;
 pub mod status;
+pub mod termination_message;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod validate;
@@ -59,6 +65,11 @@ pub enum ContainerRef {
 }
 
 impl Pod {
+    /// Both are the same version of the same instance.
+    pub fn same_as(&self, other: &Pod) -> bool {
+        self.uid == other.uid && self.hash == other.hash
+    }
+
     /// The specification of a container.
     pub fn container(&self, which: ContainerRef) -> Option<&Container> {
         match which {
@@ -78,12 +89,4 @@ impl Pod {
 /// An init container that runs for as long as the pod does.
 pub fn is_sidecar(init: &Container) -> bool {
     init.restart_policy.as_deref() == Some("Always")
-}
-
-/// The host name inside the pod: as given, else the pod's name, cut to what the kernel takes.
-pub fn hostname(pod: &Pod) -> String {
-    const MAX: usize = 63;
-    let name = pod.spec.hostname.as_deref().filter(|name| !name.is_empty()).unwrap_or(&pod.name.name);
-    let cut: String = name.chars().take(MAX).collect();
-    if name.len() > MAX { cut.trim_end_matches(['-', '.']).to_owned() } else { cut }
 }

@@ -49,7 +49,7 @@ pub fn resolve_field(pod: &Pod, path: &str, host_ips: &[String], pod_ips: &[Stri
 }
 
 /// `metadata.labels['key']` in its two parts.
-fn subscript(path: &str) -> Option<(&str, &str)> {
+pub(super) fn subscript(path: &str) -> Option<(&str, &str)> {
     path.strip_suffix("']")?.split_once("['")
 }
 

@@ -2,17 +2,19 @@
 
 use std::fmt::Write;
 
-use super::{Pod, hostname};
+use super::Pod;
+use super::hostname::HostNames;
 
 const HEADER: &str = "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n\
 fe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n";
 
 /// What /etc/hosts says in a pod; `node_hosts` is the node's own, which pods on its network share.
-pub fn hosts_file(pod: &Pod, ips: &[String], node_hosts: &str) -> String {
+pub fn hosts_file(pod: &Pod, names: &HostNames, ips: &[String], node_hosts: &str) -> String {
     let mut text = if pod.spec.host_network == Some(true) {
         format!("# Kubernetes-managed hosts file (host network).\n{node_hosts}")
     } else {
-        let own: String = ips.iter().map(|ip| format!("{ip}\t{}\n", hostname(pod))).collect();
+        let full = names.fqdn().map(|fqdn| format!("{fqdn}\t")).unwrap_or_default();
+        let own: String = ips.iter().map(|ip| format!("{ip}\t{full}{}\n", names.name)).collect();
         format!("{HEADER}{own}")
     };
     let aliases = pod.spec.host_aliases.iter().flatten();
@@ -32,6 +34,7 @@ mod tests {
     use k8s_openapi::api::core::v1::HostAlias;
 
     use super::*;
+    use crate::pod::hostname::host_names;
     use crate::pod::testing::pod;
 
     #[test]
@@ -40,13 +43,20 @@ mod tests {
         let aliases =
             HostAlias { ip: "1.2.3.4".into(), hostnames: Some(vec!["db.local".into(), "db".into()]) };
         pod.spec.host_aliases = Some(vec![aliases]);
-        let text = hosts_file(&pod, &["10.88.0.4".into()], "ignored");
+        let text = hosts_file(&pod, &host_names(&pod, "c"), &["10.88.0.4".into()], "ignored");
         assert!(text.contains("\n10.88.0.4\tweb-node1\n"), "{text}");
         assert!(text.ends_with("\n1.2.3.4\tdb.local\tdb\n"), "{text}");
         assert!(text.contains("127.0.0.1\tlocalhost\n") && !text.contains("ignored"));
 
+        pod.spec.subdomain = Some("sub".into());
+        let ips = ["10.88.0.4".into(), "fd00::4".into()];
+        let text = hosts_file(&pod, &host_names(&pod, "c"), &ips, "");
+        for ip in ips {
+            assert!(text.contains(&format!("\n{ip}\tweb-node1.sub.default.svc.c\tweb-node1\n")), "{text}");
+        }
+
         pod.spec.host_network = Some(true);
-        let text = hosts_file(&pod, &[], "127.0.0.1 localhost\n");
+        let text = hosts_file(&pod, &host_names(&pod, "c"), &[], "127.0.0.1 localhost\n");
         assert!(text.contains("127.0.0.1 localhost\n") && text.ends_with("db.local\tdb\n"), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! The labels and annotations that tie sandboxes and containers to pods: kubelet's keys, and one of our own.
+//! The labels and annotations that tie sandboxes and containers to pods: kubelet's keys, and a few of our own.
 
 use std::collections::BTreeMap;
 
@@ -30,6 +30,8 @@ pub const RESTART_COUNT: &str = "io.kubernetes.container.restartCount";
 pub const TERMINATION_MESSAGE_PATH: &str = "io.kubernetes.container.terminationMessagePath";
 /// Annotation of a container: what to take for its last words.
 pub const TERMINATION_MESSAGE_POLICY: &str = "io.kubernetes.container.terminationMessagePolicy";
+/// Annotation of a container: what to do before it is stopped, as JSON.
+pub const PRE_STOP_HANDLER: &str = "io.kubernetes.container.preStopHandler";
 /// Annotation of a container: its ports, as JSON.
 pub const CONTAINER_PORTS: &str = "io.kubernetes.container.ports";
 /// Annotation of a container: the pod's grace period in seconds.
@@ -38,8 +40,14 @@ pub const GRACE_PERIOD: &str = "io.kubernetes.pod.terminationGracePeriod";
 /// Annotation of a container, ours: crashes in a row before it, so that back-off outlives the agent.
 pub const CRASHES: &str = "rkubelet.dev/crashes";
 
+/// Annotation of a container, ours: how often a rule restarted all containers of the pod before it.
+pub const ROUND: &str = "rkubelet.dev/round";
+
 /// Annotation of a container, ours: its place among the init containers, for a sidecar. Sidecars end last.
 pub const SIDECAR: &str = "rkubelet.dev/sidecar";
+
+/// Annotation of a container, ours: the signal that asks it to end, for runtimes that do not keep it.
+pub const STOP_SIGNAL: &str = "rkubelet.dev/stop-signal";
 
 /// The pod that labels name.
 pub fn pod_name(labels: &BTreeMap<String, String>) -> Option<PodName> {

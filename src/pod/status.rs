@@ -1,277 +1,146 @@
-//! The status of a pod, computed from what was observed and planned.
+//! The status of a pod, computed from what was observed and planned, by kubelet's rules.
+//!
+//! Invariant: it can be computed from the runtime alone. What was shown before fills in what the runtime has
+//! forgotten; counts and times of what it still holds come out the same without, so that a restart of the agent
+//! moves none of them.
 
+mod conditions;
+mod container;
+mod phase;
+mod resources;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{
-    Container as ContainerSpec, ContainerState as ApiState, ContainerStateRunning, ContainerStateTerminated,
-    ContainerStateWaiting, ContainerStatus, HostIP, PodCondition, PodIP, PodStatus, VolumeMountStatus,
-};
+use k8s_openapi::api::core::v1::{Container as ContainerSpec, ContainerStatus, HostIP, PodIP, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{Pod, is_sidecar, qos};
-use crate::observed::{Container, ContainerState, Observed, Sandbox};
-use crate::plan::{Init, Plan};
+use super::{Pod, qos};
+use crate::observed::{Container, Observed, Sandbox};
+use crate::plan::Plan;
+use crate::probe::target::Verdicts;
+use container::{Found, Kind};
 
-/// Computes the status of the wanted instance; `previous` keeps the times of what did not change.
+/// Computes the status of an instance; `previous` is what was last shown of it.
 pub fn pod_status(
     pod: &Pod,
     observed: &Observed,
     plan: &Plan,
+    probes: &Verdicts,
     previous: Option<&Arc<PodStatus>>,
     node_ips: &[String],
     now: Timestamp,
 ) -> PodStatus {
-    let sandbox =
-        observed.newest_sandbox(&pod.uid).filter(|s| s.hash.as_ref().is_none_or(|hash| *hash == pod.hash));
-    let init_specs = pod.spec.init_containers.as_deref().unwrap_or_default();
-    let has_init = !init_specs.is_empty();
-    let status_of =
-        |spec| container_status(spec, &observed.containers_of(&pod.uid, &spec.name), plan, has_init);
-    let mut containers: Vec<_> = pod.spec.containers.iter().map(status_of).collect();
-    let init: Vec<_> = init_specs.iter().map(|spec| init_status(spec, status_of(spec))).collect();
-    let phase = match plan.init {
-        Init::Pending => "Pending",
-        Init::Failed => "Failed",
-        Init::Passed => phase(pod.spec.restart_policy.as_deref(), &containers),
+    let previous = previous.map(Arc::as_ref);
+    let sandbox = observed.newest_sandbox(&pod.uid).filter(|s| s.is_of(pod));
+    let Statuses { mut init, mut main } = statuses(pod, observed, plan, probes, previous);
+    let together = init.len() + main.len();
+    init.iter_mut().chain(&mut main).for_each(|(_, status)| container::share_messages(status, together));
+    let phase = match plan.failed {
+        Some(_) => "Failed",
+        None => phase::phase(&pod.spec, plan, &init, &main),
     };
-    let sidecars =
-        init_specs.iter().zip(&init).filter(|(spec, _)| is_sidecar(spec)).map(|(_, status)| status);
-    let kept_ready: Vec<_> = sidecars.chain(&containers).collect();
-    let initialized = initialized(plan.init, phase, init_specs, &init);
-    let conditions = conditions(sandbox, phase, initialized, &kept_ready, previous, now);
-    // The conditions name containers in the order of the manifest; their statuses are served by name, as kubelet's.
-    containers.sort_by(|a, b| a.name.cmp(&b.name));
+
+    let first_made = observed.began(pod);
+    let start = previous
+        .and_then(|p| p.start_time.as_ref().map(|time| time.0))
+        .unwrap_or_else(|| first_made.unwrap_or(now).min(now));
+    // Absent in Go's JSON when zero, as for every pod that was not read from an API server.
+    let generation = pod.metadata.generation.filter(|generation| *generation != 0);
+    let facts =
+        conditions::Facts { pod, sandbox, phase, init: &init, main: &main, start, generation, previous, now };
+    let conditions = conditions::conditions(&facts);
+
     let mut ips = pod_ips(pod, sandbox, node_ips);
     if ips.is_empty() && matches!(phase, "Succeeded" | "Failed") {
         // A completed pod is still known by the addresses that it had.
         let had = previous.and_then(|p| p.pod_ips.as_ref()).into_iter().flatten();
         ips = had.map(|had| had.ip.clone()).collect();
     }
-    let first_made = observed.sandboxes.iter().filter(|s| s.uid == pod.uid).map(|s| s.created_at).min();
-    let start_time = previous
-        .and_then(|p| p.start_time.clone())
-        .unwrap_or_else(|| time(first_made.unwrap_or(now).min(now)));
+    let resources = resources::pod_resources(&pod.spec);
+    let said = match (&plan.failed, &plan.sandbox) {
+        (Some(failed), _) => Some((&failed.reason, &failed.message)),
+        (None, held_up) => held_up.as_ref().map(|waiting| (&waiting.reason, &waiting.message)),
+    };
+    // The conditions name containers in the order of the manifest; their statuses are served by name, as kubelet's.
+    let mut main: Vec<_> = main.into_iter().map(|(_, status)| status).collect();
+    main.sort_by(|a, b| a.name.cmp(&b.name));
     PodStatus {
+        allocated_resources: resources.requests.clone(),
         conditions: Some(conditions),
-        container_statuses: Some(containers),
-        init_container_statuses: some(init),
+        container_statuses: Some(main),
+        init_container_statuses: some(init.into_iter().map(|(_, status)| status).collect()),
         host_ip: node_ips.first().cloned(),
         host_ips: some(node_ips.iter().map(|ip| HostIP { ip: ip.clone() }).collect()),
+        message: said.map(|(_, message)| message.clone()),
+        observed_generation: generation,
         phase: Some(phase.into()),
         pod_ip: ips.first().cloned(),
         pod_ips: some(ips.into_iter().map(|ip| PodIP { ip }).collect()),
         qos_class: Some(qos::qos_class(&pod.spec).to_string()),
-        start_time: Some(start_time),
+        reason: said.map(|(reason, _)| reason.clone()),
+        resources: Some(resources),
+        start_time: Some(time(start)),
         ..PodStatus::default()
     }
 }
 
-/// The phase of a pod, by kubelet's rules.
-fn phase(restart_policy: Option<&str>, containers: &[ContainerStatus]) -> &'static str {
-    let (mut running, mut waiting, mut stopped, mut succeeded) = (0, 0, 0, 0);
-    for status in containers {
-        let state = status.state.as_ref();
-        let last = status.last_state.as_ref().and_then(|s| s.terminated.as_ref());
-        if state.is_some_and(|s| s.running.is_some()) {
-            running += 1;
-        } else if let Some(ended) = state.and_then(|s| s.terminated.as_ref()).or(last) {
-            stopped += 1;
-            succeeded += i32::from(ended.exit_code == 0);
-        } else {
-            waiting += 1;
-        }
-    }
-    match restart_policy {
-        _ if waiting > 0 => "Pending",
-        _ if running > 0 => "Running",
-        _ if stopped == 0 => "Pending",
-        Some("Never" | "OnFailure") if stopped == succeeded => "Succeeded",
-        Some("Never") => "Failed",
-        _ => "Running",
-    }
+/// The condition `Ready` holds.
+pub fn is_ready(status: &PodStatus) -> bool {
+    status.conditions.iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True")
 }
 
-/// An init container is ready when it is done; a sidecar, when it runs.
-fn init_status(spec: &ContainerSpec, mut status: ContainerStatus) -> ContainerStatus {
-    if !is_sidecar(spec) {
-        status.ready = has_succeeded(&status);
-        status.started = Some(status.state.as_ref().is_some_and(|s| s.running.is_some()));
+/// The addresses of a pod: one per family at most, the node's own family first.
+pub fn pod_ips(pod: &Pod, sandbox: Option<&Sandbox>, node_ips: &[String]) -> Vec<String> {
+    if pod.spec.host_network == Some(true) {
+        return node_ips.to_vec();
     }
-    status
+    let all =
+        sandbox.filter(|sandbox| sandbox.ready).map(|sandbox| sandbox.ips.as_slice()).unwrap_or_default();
+    let is_v6 = |ip: &String| ip.contains(':');
+    let v6_first = node_ips.first().is_some_and(is_v6);
+    let of_family = |v6: bool| all.iter().find(|ip| is_v6(ip) == v6).cloned();
+    [v6_first, !v6_first].into_iter().filter_map(of_family).collect()
 }
 
-fn has_succeeded(status: &ContainerStatus) -> bool {
-    status.state.as_ref().and_then(|s| s.terminated.as_ref()).is_some_and(|ended| ended.exit_code == 0)
+/// Containers as specified, each with its status, in the order of the manifest.
+type Specified<'a> = Vec<(&'a ContainerSpec, ContainerStatus)>;
+
+struct Statuses<'a> {
+    init: Specified<'a>,
+    main: Specified<'a>,
 }
 
-/// The condition `Initialized`.
-fn initialized(progress: Init, phase: &str, specs: &[ContainerSpec], init: &[ContainerStatus]) -> Judged {
-    if progress == Init::Passed {
-        return Judged {
-            holds: true,
-            reason: (phase == "Succeeded").then_some("PodCompleted"),
-            message: None,
-        };
-    }
-    let complete = |spec: &ContainerSpec, status: &ContainerStatus| {
-        if is_sidecar(spec) { status.started == Some(true) } else { has_succeeded(status) }
-    };
-    let names = specs
-        .iter()
-        .zip(init)
-        .filter(|(spec, status)| !complete(spec, status))
-        .map(|(spec, _)| spec.name.as_str());
-    let message = format!("containers with incomplete status: [{}]", names.collect::<Vec<_>>().join(" "));
-    Judged { holds: false, reason: Some("ContainersNotInitialized"), message: Some(message) }
-}
-
-fn container_status(
-    spec: &ContainerSpec,
-    found: &[&Container],
+fn statuses<'a>(
+    pod: &'a Pod,
+    observed: &Observed,
     plan: &Plan,
-    has_init: bool,
-) -> ContainerStatus {
-    let newest = found.first().copied();
-    let waiting = plan.waiting.get(&spec.name);
-    let mut status = ContainerStatus {
-        name: spec.name.clone(),
-        image: newest.map_or_else(|| spec.image.clone().unwrap_or_default(), |c| c.image.clone()),
-        image_id: newest.map(|c| c.image_ref.clone()).unwrap_or_default(),
-        container_id: newest.map(container_id),
-        restart_count: newest.map_or(0, |c| i32::try_from(c.attempt).unwrap_or(i32::MAX)),
-        started: Some(false),
-        volume_mounts: some(volume_mounts(spec)),
-        ..ContainerStatus::default()
+    probes: &Verdicts,
+    previous: Option<&PodStatus>,
+) -> Statuses<'a> {
+    let init = pod.spec.init_containers.as_deref().unwrap_or_default();
+    let is_main = |c: &Container| pod.spec.containers.iter().any(|spec| spec.name == c.name);
+    let main_was_made = observed.own(pod).any(is_main);
+    let status_of = |spec: &'a ContainerSpec, kind: Kind, before: Option<&Vec<ContainerStatus>>| {
+        let status = container::container_status(&Found {
+            spec,
+            kind,
+            containers: observed.containers_of(pod, &spec.name),
+            waiting: plan.waiting.get(&spec.name),
+            probes,
+            previous: before.and_then(|all| all.iter().find(|status| status.name == spec.name)),
+            has_init: !init.is_empty(),
+            main_was_made,
+        });
+        (spec, status)
     };
-    let wait = |reason: &str, message: Option<String>| ApiState {
-        waiting: Some(ContainerStateWaiting { reason: Some(reason.into()), message }),
-        ..ApiState::default()
-    };
-    status.state = Some(match (newest.map(|c| &c.state), waiting) {
-        (Some(ContainerState::Running { started_at }), _) => {
-            status.ready = true;
-            status.started = Some(true);
-            ApiState {
-                running: Some(ContainerStateRunning { started_at: Some(time(*started_at)) }),
-                ..ApiState::default()
-            }
-        }
-        (_, Some(waiting)) => wait(&waiting.reason, Some(waiting.message.clone())),
-        (Some(ContainerState::Exited(_)), None) => newest.and_then(terminated).unwrap_or_default(),
-        _ if has_init => wait("PodInitializing", None),
-        _ => wait("ContainerCreating", None),
-    });
-    // What ended before the state that is shown.
-    let shows_newest = status.state.as_ref().is_some_and(|s| s.waiting.is_none());
-    let last = found.iter().skip(usize::from(shows_newest)).find_map(|c| terminated(c));
-    status.last_state = Some(last.unwrap_or_default());
-    status
-}
-
-fn volume_mounts(spec: &ContainerSpec) -> Vec<VolumeMountStatus> {
-    let mounts = spec.volume_mounts.iter().flatten();
-    let each = mounts.map(|mount| {
-        let read_only = mount.read_only.filter(|read_only| *read_only);
-        VolumeMountStatus {
-            name: mount.name.clone(),
-            mount_path: mount.mount_path.clone(),
-            read_only,
-            // Asked for or not, it is not done yet.
-            recursive_read_only: read_only.map(|_| "Disabled".to_owned()),
-            ..VolumeMountStatus::default()
-        }
-    });
-    each.collect()
-}
-
-fn container_id(container: &Container) -> String {
-    format!("containerd://{}", container.id)
-}
-
-fn terminated(container: &Container) -> Option<ApiState> {
-    let exit = container.exit()?;
-    let ended = ContainerStateTerminated {
-        container_id: Some(container_id(container)),
-        exit_code: exit.code,
-        finished_at: Some(time(exit.finished_at)),
-        message: Some(exit.message.clone()).filter(|m| !m.is_empty()),
-        reason: Some(exit.reason.clone()).filter(|r| !r.is_empty()),
-        signal: None,
-        started_at: exit.started_at.map(time),
-    };
-    Some(ApiState { terminated: Some(ended), ..ApiState::default() })
-}
-
-fn conditions(
-    sandbox: Option<&Sandbox>,
-    phase: &str,
-    initialized: Judged,
-    containers: &[&ContainerStatus],
-    previous: Option<&Arc<PodStatus>>,
-    now: Timestamp,
-) -> Vec<PodCondition> {
-    let unready: Vec<_> = containers.iter().filter(|c| !c.ready).map(|c| c.name.as_str()).collect();
-    let completed = phase == "Succeeded";
-    let ready = if completed {
-        Judged { holds: false, reason: Some("PodCompleted"), message: None }
-    } else if phase == "Failed" {
-        Judged { holds: false, reason: Some("PodFailed"), message: None }
-    } else if unready.is_empty() {
-        Judged::plain(true)
-    } else {
-        let message = Some(format!("containers with unready status: [{}]", unready.join(" ")));
-        Judged { holds: false, reason: Some("ContainersNotReady"), message }
-    };
-    [
-        ("PodReadyToStartContainers", Judged::plain(sandbox.is_some_and(|s| s.ready))),
-        ("Initialized", initialized),
-        ("Ready", ready.clone()),
-        ("ContainersReady", ready),
-        ("PodScheduled", Judged::plain(true)),
-    ]
-    .into_iter()
-    .map(|(kind, judged)| condition(kind, judged, previous, now))
-    .collect()
-}
-
-/// Whether a condition holds, and why.
-#[derive(Clone)]
-struct Judged {
-    holds: bool,
-    reason: Option<&'static str>,
-    message: Option<String>,
-}
-
-impl Judged {
-    fn plain(holds: bool) -> Self {
-        Self { holds, reason: None, message: None }
-    }
-}
-
-fn condition(kind: &str, judged: Judged, previous: Option<&Arc<PodStatus>>, now: Timestamp) -> PodCondition {
-    let status = if judged.holds { "True" } else { "False" };
-    let before =
-        previous.and_then(|p| p.conditions.as_ref()).and_then(|all| all.iter().find(|c| c.type_ == kind));
-    let since = before.filter(|c| c.status == status).and_then(|c| c.last_transition_time.clone());
-    PodCondition {
-        type_: kind.into(),
-        status: status.into(),
-        last_transition_time: Some(since.unwrap_or_else(|| time(now))),
-        reason: judged.reason.map(str::to_owned),
-        message: judged.message,
-        ..PodCondition::default()
-    }
-}
-
-fn pod_ips(pod: &Pod, sandbox: Option<&Sandbox>, node_ips: &[String]) -> Vec<String> {
-    match sandbox {
-        Some(sandbox) if sandbox.ready && pod.spec.host_network == Some(true) => node_ips.to_vec(),
-        Some(sandbox) if sandbox.ready => sandbox.ips.clone(),
-        _ => Vec::new(),
+    let init_before = previous.and_then(|p| p.init_container_statuses.as_ref());
+    let main_before = previous.and_then(|p| p.container_statuses.as_ref());
+    Statuses {
+        init: init.iter().map(|spec| status_of(spec, Kind::of_init(spec), init_before)).collect(),
+        main: pod.spec.containers.iter().map(|spec| status_of(spec, Kind::Main, main_before)).collect(),
     }
 }
 

@@ -5,11 +5,19 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use super::annotations::AFTER;
 use super::{ConfigHash, Pod, PodName, PodUid, Source};
 
 /// A pod with one container `main`; UID and hash are both `hash`.
 pub(crate) fn pod(name: &str, hash: &str) -> Pod {
     pod_with(name, hash, "Always", &["main"])
+}
+
+/// A pod with one container, that starts after these.
+pub(crate) fn pod_after(name: &str, hash: &str, after: &str) -> Pod {
+    let mut pod = pod(name, hash);
+    pod.metadata.annotations = Some([(AFTER.to_owned(), after.to_owned())].into());
+    pod
 }
 
 /// A pod with these containers and this restartPolicy.

@@ -1,17 +1,21 @@
 //! Tables for every part of a status, and the statuses that kubelet 1.36 served.
 
+mod conditions;
+mod endings;
+mod forgotten;
 mod init;
-
-use std::collections::BTreeMap;
+mod phase;
+mod probes;
+mod reference;
+mod resources;
 
 use serde_json::{Value, json};
 
 use super::*;
-use crate::observed::Exit;
+use crate::observed::{Container, ContainerState, Exit};
 use crate::plan::Waiting;
-use crate::pod::decode::{Origin, decode_manifest};
 use crate::pod::testing::pod_with;
-use crate::pod::{ConfigHash, ContainerId, PodUid, SandboxId, Source};
+use crate::pod::{ConfigHash, ContainerId, PodUid, SandboxId};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -39,7 +43,10 @@ fn container(name: &str, attempt: u32, state: ContainerState) -> Container {
         attempt,
         hash: format!("hash-{name}"),
         crashes: 0,
+        round: 0,
         grace: Some(30),
+        pre_stop: None,
+        stop_signal: None,
         image: "docker.io/library/image:1".into(),
         image_ref: "sha256:1".into(),
         created_at: at(100 + i64::from(attempt)),
@@ -48,12 +55,20 @@ fn container(name: &str, attempt: u32, state: ContainerState) -> Container {
 }
 
 fn running() -> ContainerState {
-    ContainerState::Running { started_at: at(110) }
+    runs_since(110)
+}
+
+fn runs_since(second: i64) -> ContainerState {
+    ContainerState::Running { started_at: at(second) }
 }
 
 fn exited(code: i32) -> ContainerState {
+    ran(111, 112, code)
+}
+
+fn ran(from: i64, to: i64, code: i32) -> ContainerState {
     let reason = if code == 0 { "Completed" } else { "Error" };
-    let (started_at, finished_at) = (Some(at(111)), at(112));
+    let (started_at, finished_at) = (Some(at(from)), at(to));
     ContainerState::Exited(Exit {
         started_at,
         finished_at,
@@ -70,7 +85,7 @@ fn waits(name: &str, reason: &str) -> (String, Waiting) {
 fn status(pod: &Pod, containers: Vec<Container>, waiting: &[(String, Waiting)]) -> PodStatus {
     let observed = Observed { sandboxes: vec![sandbox(0, true, &["10.88.0.4"])], containers };
     let plan = Plan { waiting: waiting.iter().cloned().collect(), ..Plan::default() };
-    pod_status(pod, &observed, &plan, None, &[], at(200))
+    pod_status(pod, &observed, &plan, &Verdicts::default(), None, &[], at(200))
 }
 
 #[test]
@@ -143,8 +158,16 @@ fn container_states() {
         ),
         ("pulls fail", vec![], Some("ImagePullBackOff"), waiting("ImagePullBackOff"), json!({}), 0, false),
         ("runs", vec![old(running())], None, runs.clone(), json!({}), 0, true),
-        ("runs again", vec![old(exited(3)), new(running())], None, runs.clone(), ended(0, 3), 1, true),
-        ("a running one waits for nothing", vec![old(running())], Some("Stale"), runs, json!({}), 0, true),
+        ("runs again", vec![old(exited(3)), new(running())], None, runs, ended(0, 3), 1, true),
+        (
+            "runs, and has not started",
+            vec![old(running())],
+            Some("ContainerCreating"),
+            waiting("ContainerCreating"),
+            json!({}),
+            0,
+            false,
+        ),
         ("ended", vec![old(exited(0))], None, ended(0, 0), json!({}), 0, false),
         ("ended twice", vec![new(exited(2)), old(exited(1))], None, ended(1, 2), ended(0, 1), 1, false),
         (
@@ -187,101 +210,31 @@ fn statuses_are_sorted_and_conditions_name_containers_as_written() {
     assert_eq!(ready.message.as_deref(), Some("containers with unready status: [z a]"));
 }
 
-/// Conditions in short words: kind, whether it holds, the reason, since when.
-fn conditions_of(status: &PodStatus) -> BTreeMap<String, (bool, String, i64)> {
-    let each = status.conditions.iter().flatten().map(|c| {
-        let since = c.last_transition_time.as_ref().unwrap().0.as_second();
-        (c.type_.clone(), (c.status == "True", c.reason.clone().unwrap_or_default(), since))
-    });
-    each.collect()
-}
-
-#[test]
-fn conditions_change_their_time_when_they_change_and_only_then() {
-    let pod = pod_with("p", "u", "OnFailure", &["main"]);
-    let mut previous: Option<Arc<PodStatus>> = None;
-    let mut step = |second: i64, ready: bool, found: Vec<Container>| {
-        let sandboxes = if second == 200 { vec![] } else { vec![sandbox(0, ready, &["10.88.0.4"])] };
-        let observed = Observed { sandboxes, containers: found };
-        let now = pod_status(&pod, &observed, &Plan::default(), previous.as_ref(), &[], at(second));
-        let conditions = conditions_of(&now);
-        let (start, ips) = (now.start_time.clone().unwrap().0.as_second(), now.pod_ip.clone());
-        previous = Some(Arc::new(now));
-        (conditions, start, ips)
-    };
-    let expect = |rows: [(&str, bool, &str, i64); 5]| -> BTreeMap<String, (bool, String, i64)> {
-        rows.into_iter().map(|(kind, holds, why, since)| (kind.into(), (holds, why.into(), since))).collect()
-    };
-    let (found, start, ip) = step(200, false, vec![]);
-    let first = expect([
-        ("PodReadyToStartContainers", false, "", 200),
-        ("Initialized", true, "", 200),
-        ("Ready", false, "ContainersNotReady", 200),
-        ("ContainersReady", false, "ContainersNotReady", 200),
-        ("PodScheduled", true, "", 200),
-    ]);
-    assert_eq!((found, start, ip), (first, 200, None));
-
-    let up = |since| {
-        expect([
-            ("PodReadyToStartContainers", true, "", 210),
-            ("Initialized", true, "", 200),
-            ("Ready", true, "", since),
-            ("ContainersReady", true, "", since),
-            ("PodScheduled", true, "", 200),
-        ])
-    };
-    let (found, start, ip) = step(210, true, vec![container("main", 0, running())]);
-    assert_eq!((found, start, ip.as_deref()), (up(210), 200, Some("10.88.0.4")), "the start stays");
-    assert_eq!(step(220, true, vec![container("main", 0, running())]).0, up(210), "nothing changed");
-
-    let (found, ..) = step(230, true, vec![container("main", 0, exited(1))]);
-    assert_eq!(found["Ready"], (false, "ContainersNotReady".into(), 230));
-    let (found, ..) = step(240, true, vec![container("main", 1, running())]);
-    assert_eq!(found, up(240), "ready again, since now");
-
-    let (found, start, ip) = step(250, false, vec![container("main", 1, exited(0))]);
-    let completed = expect([
-        ("PodReadyToStartContainers", false, "", 250),
-        ("Initialized", true, "PodCompleted", 200),
-        ("Ready", false, "PodCompleted", 250),
-        ("ContainersReady", false, "PodCompleted", 250),
-        ("PodScheduled", true, "", 200),
-    ]);
-    assert_eq!((found, start), (completed, 200));
-    assert_eq!(ip.as_deref(), Some("10.88.0.4"), "a completed pod is still known by its address");
-}
-
-#[test]
-fn a_failed_pod_says_so() {
-    let pod = pod_with("p", "u", "Never", &["main"]);
-    let found = conditions_of(&status(&pod, vec![container("main", 0, exited(1))], &[]));
-    assert_eq!(found["Ready"], (false, "PodFailed".into(), 200));
-    assert_eq!(found["ContainersReady"], (false, "PodFailed".into(), 200));
-    assert_eq!(found["Initialized"], (true, String::new(), 200));
-}
-
 #[test]
 fn addresses() {
     let node = ["192.0.2.1", "2001:db8::1"];
     let pod_net = ["10.88.0.4", "fd00::4"];
     // hostNetwork, the sandbox and its addresses, the node's; podIPs.
     type Row<'a> = (bool, Option<Sandbox>, &'a [&'a str], &'a [&'a str]);
-    let rows: [Row<'_>; 7] = [
+    let (mixed, v6_node) = (["fd00::4", "fd00::5", "10.88.0.4", "10.88.0.5"], ["2001:db8::1"]);
+    let rows: [Row<'_>; 9] = [
         (false, Some(sandbox(0, true, &pod_net)), &node, &pod_net),
         (false, Some(sandbox(0, true, &pod_net)), &[], &pod_net),
+        (false, Some(sandbox(0, true, &mixed)), &node, &["10.88.0.4", "fd00::4"]),
+        (false, Some(sandbox(0, true, &mixed)), &v6_node, &["fd00::4", "10.88.0.4"]),
         (false, Some(sandbox(0, false, &[])), &node, &[]),
         (false, None, &node, &[]),
         (true, Some(sandbox(0, true, &[])), &node, &node),
         (true, Some(sandbox(0, true, &[])), &[], &[]),
-        (true, None, &node, &[]),
+        (true, None, &node, &node),
     ];
     for (host_network, sandbox, node_ips, expect) in rows {
         let mut pod = pod_with("p", "u", "Always", &["main"]);
         pod.spec.host_network = Some(host_network);
         let observed = Observed { sandboxes: sandbox.into_iter().collect(), containers: vec![] };
         let given: Vec<_> = node_ips.iter().map(|ip| (*ip).to_owned()).collect();
-        let status = pod_status(&pod, &observed, &Plan::default(), None, &given, at(200));
+        let status =
+            pod_status(&pod, &observed, &Plan::default(), &Verdicts::default(), None, &given, at(200));
         let ips: Vec<_> = status.pod_ips.iter().flatten().map(|ip| ip.ip.as_str()).collect();
         let hosts: Vec<_> = status.host_ips.iter().flatten().map(|ip| ip.ip.as_str()).collect();
         assert_eq!(ips, expect, "hostNetwork {host_network}, {observed:?}");
@@ -294,7 +247,7 @@ fn addresses() {
 fn the_start_is_the_first_sandboxs() {
     let pod = pod_with("p", "u", "Always", &["main"]);
     let start = |observed: &Observed, now: i64| {
-        let status = pod_status(&pod, observed, &Plan::default(), None, &[], at(now));
+        let status = pod_status(&pod, observed, &Plan::default(), &Verdicts::default(), None, &[], at(now));
         status.start_time.unwrap().0.as_second()
     };
     assert_eq!(start(&Observed::default(), 200), 200, "a new pod starts now");
@@ -304,78 +257,13 @@ fn the_start_is_the_first_sandboxs() {
     assert_eq!(start(&adopted, 50), 50, "never in the future");
 }
 
-/// What kubelet served for a pod, and ours from what the runtime held then.
-fn reference(manifest: &str, name: &str) -> (Pod, Value) {
-    let origin = Origin {
-        node_name: "node1",
-        source: Source::File,
-        path: "/etc/kubernetes/manifests/pod.yaml",
-        seen: at(0),
-        strict: false,
-    };
-    let pod = decode_manifest(manifest.as_bytes(), &origin).unwrap().pod;
-    let served: Value =
-        serde_json::from_str(include_str!("../../../tests/fixtures/kubelet-pods.json")).unwrap();
-    let mut items = served["items"].as_array().unwrap().iter();
-    let item = items.find(|item| item["metadata"]["name"] == name).unwrap();
-    (pod, item["status"].clone())
-}
-
-/// The container that a served status tells of.
-fn held(pod: &Pod, sandbox: &Sandbox, served: &Value) -> Container {
-    let text = |value: &Value| value.as_str().unwrap().to_owned();
-    let started_at = served["state"]["running"]["startedAt"].as_str().unwrap().parse().unwrap();
-    Container {
-        id: ContainerId(text(&served["containerID"]).replace("containerd://", "")),
-        sandbox: sandbox.id.clone(),
-        uid: pod.uid.clone(),
-        image: text(&served["image"]),
-        image_ref: text(&served["imageID"]),
-        ..container(served["name"].as_str().unwrap(), 0, ContainerState::Running { started_at })
-    }
-}
-
 #[test]
-fn the_status_of_reference_pods_is_kubelets() {
-    let rows = [
-        (include_str!("../../../tests/fixtures/reference/simple.yaml"), "simple-node1"),
-        (include_str!("../../../tests/fixtures/reference/controlplane.yaml"), "etcd-node1"),
-    ];
-    for (manifest, name) in rows {
-        let (pod, mut theirs) = reference(manifest, name);
-        let second = |value: &Value| value.as_str().unwrap().parse::<Timestamp>().unwrap();
-        let start = second(&theirs["startTime"]);
-        let ips: Vec<_> = theirs["podIP"].as_str().into_iter().collect();
-        let base = sandbox(0, true, &ips);
-        let sandbox =
-            Sandbox { uid: pod.uid.clone(), hash: Some(pod.hash.clone()), created_at: start, ..base };
-        let found = held(&pod, &sandbox, &theirs["containerStatuses"][0]);
-        let sandboxes = vec![sandbox];
-        // First the sandbox alone, then the container a second later, as the recording shows.
-        let alone = Observed { sandboxes: sandboxes.clone(), containers: vec![] };
-        let first = Arc::new(pod_status(&pod, &alone, &Plan::default(), None, &[], start));
-        let both = Observed { sandboxes, containers: vec![found] };
-        let later = second(&theirs["conditions"][2]["lastTransitionTime"]);
-        let ours = pod_status(&pod, &both, &Plan::default(), Some(&first), &[], later);
-        let mut ours = serde_json::to_value(ours).unwrap();
-
-        // Resources in the status come with cgroups.
-        for field in ["resources", "allocatedResources"] {
-            theirs.as_object_mut().unwrap().remove(field);
-            theirs["containerStatuses"][0].as_object_mut().unwrap().remove(field);
-        }
-        // Never set by kubelet, written as null by Go.
-        for condition in theirs["conditions"].as_array_mut().unwrap() {
-            assert!(condition.as_object_mut().unwrap().remove("lastProbeTime").unwrap().is_null());
-        }
-        if name == "etcd-node1" {
-            // Probes come with an issue of their own: kubelet's had not succeeded yet.
-            for status in [&mut ours, &mut theirs] {
-                status["containerStatuses"][0]["ready"] = json!("probed");
-                let conditions = status["conditions"].as_array_mut().unwrap();
-                conditions.retain(|c| c["type"] != "Ready" && c["type"] != "ContainersReady");
-            }
-        }
-        assert_eq!(ours, theirs, "{name}");
-    }
+fn with_a_fixed_uid_the_version_before_is_no_part_of_the_status() {
+    let before = pod_with("p", "u", "Always", &["main"]);
+    let edited = Pod { hash: ConfigHash::from("edited"), ..before.clone() };
+    let found = || vec![container("main", 2, running())];
+    assert!(is_ready(&status(&before, found(), &[])));
+    let status = status(&edited, found(), &[]);
+    assert_eq!((status.phase.as_deref(), is_ready(&status)), (Some("Pending"), false));
+    assert_eq!(shown(&status, 0)["state"], json!({"waiting": {"reason": "ContainerCreating"}}));
 }

@@ -69,7 +69,7 @@ fn init_containers_hold_the_pod_back_and_say_so() {
     for (name, init, containers, phase, incomplete, readiness) in cases {
         let observed = Observed { sandboxes: vec![sandbox(0, true, &["10.0.0.1"])], containers };
         let plan = Plan { init, ..Plan::default() };
-        let status = pod_status(&initialising(), &observed, &plan, None, &[], at(100));
+        let status = pod_status(&initialising(), &observed, &plan, &Verdicts::default(), None, &[], at(100));
         assert_eq!(status.phase.as_deref(), Some(phase), "{name}");
         let conditions = status.conditions.as_deref().unwrap_or_default();
         let initialized = conditions.iter().find(|c| c.type_ == "Initialized").unwrap();
@@ -93,10 +93,44 @@ fn init_containers_hold_the_pod_back_and_say_so() {
 fn what_has_not_begun_is_being_initialised() {
     let plan = Plan { init: Init::Pending, ..Plan::default() };
     let observed = Observed { sandboxes: vec![sandbox(0, true, &[])], containers: vec![] };
-    let status = pod_status(&initialising(), &observed, &plan, None, &[], at(100));
+    let status = pod_status(&initialising(), &observed, &plan, &Verdicts::default(), None, &[], at(100));
     let all = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
     for container in all {
         let waiting = container.state.as_ref().and_then(|s| s.waiting.as_ref()).unwrap();
         assert_eq!(waiting.reason.as_deref(), Some("PodInitializing"), "{}", container.name);
+    }
+}
+
+/// While a pod ends its plan says nothing of init containers: the phase comes from their states alone.
+#[test]
+fn phases_with_init_containers() {
+    let [setup, proxy, main] = ["setup", "proxy", "main"].map(|name| move |state| container(name, 0, state));
+    let begun = || vec![setup(exited(0)), proxy(running())];
+    let rows = [
+        ("setup runs", vec![setup(running())], ["Pending"; 3]),
+        ("setup failed", vec![setup(exited(1))], ["Pending", "Pending", "Failed"]),
+        ("main is to start", begun(), ["Pending"; 3]),
+        ("main runs", [begun(), vec![main(running())]].concat(), ["Running"; 3]),
+        ("main is done, the sidecar is not", [begun(), vec![main(exited(0))]].concat(), ["Running"; 3]),
+        (
+            "both have ended",
+            vec![setup(exited(0)), proxy(exited(137)), main(exited(0))],
+            ["Running", "Succeeded", "Succeeded"],
+        ),
+        (
+            "main failed",
+            vec![setup(exited(0)), proxy(exited(0)), main(exited(1))],
+            ["Running", "Running", "Failed"],
+        ),
+        ("a sidecar that never ran", vec![setup(exited(0)), main(running())], ["Pending"; 3]),
+        ("a sidecar that ended", vec![setup(exited(0)), proxy(exited(1)), main(running())], ["Running"; 3]),
+    ];
+    for (case, containers, expect) in rows {
+        for (policy, phase) in ["Always", "OnFailure", "Never"].into_iter().zip(expect) {
+            let mut pod = initialising();
+            pod.spec.restart_policy = Some(policy.into());
+            let status = status(&pod, containers.clone(), &[]);
+            assert_eq!(status.phase.as_deref(), Some(phase), "{case}, {policy}");
+        }
     }
 }
