@@ -1,14 +1,22 @@
 //! The PodConfig mux: whole snapshots of sources come in, differences of the merged state go out.
 //!
-//! Invariants: a source's pods change only through that source's own snapshots; on a clash of names the source
+//! Invariants: no source counts before those of higher precedence have said their first word, were it that they cannot
+//! be read; a source's pods change only through that source's own snapshots; on a clash of names the source
 //! of higher precedence wins and the other takes over when it goes; applying a snapshot twice changes nothing;
-//! the merged state depends on the last snapshot of each source, not on their order.
+//! the merged state depends on the last snapshot of each source, not on their order. One exception: in place of a pod
+//! that waits in a circle, or wants another's UID, the version that was merged before stays.
+
+#[cfg(test)]
+mod failures;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::pod::{Pod, PodName, Source};
-use crate::view::{Outcome, Verdict};
+use crate::order::{Pods, refuse_cycles};
+use crate::pod::{ConfigHash, Finding, Pod, PodName, PodUid, Source};
+use crate::view::{Outcome, Verdict, Winner};
 
 /// All that a source holds, read whole.
 #[derive(Debug, Clone)]
@@ -20,7 +28,7 @@ pub struct Snapshot {
     /// Every manifest was read and is accounted for in `pods`: what is not there is not wanted. Without it, a
     /// pod that runs and is not listed may be the one whose manifest could not be read.
     pub complete: bool,
-    /// What became of each manifest.
+    /// What became of each document. Which of the accepted ones are unchanged is for the mux to find out.
     pub verdicts: Vec<Verdict>,
 }
 
@@ -40,7 +48,9 @@ pub enum PodUpdate {
 pub struct PodConfig {
     expected: BTreeSet<Source>,
     snapshots: BTreeMap<Source, Snapshot>,
-    merged: BTreeMap<PodName, Arc<Pod>>,
+    merged: Pods,
+    /// Versions that are not taken though their source took them: whose, and why.
+    refused: BTreeMap<PodName, (Source, Finding)>,
 }
 
 impl PodConfig {
@@ -50,18 +60,36 @@ impl PodConfig {
     }
 
     /// Takes in what a source holds now, and says what that changes.
-    pub fn apply(&mut self, snapshot: Snapshot) -> Vec<PodUpdate> {
+    pub fn apply(&mut self, mut snapshot: Snapshot) -> Vec<PodUpdate> {
+        if let Some(before) = self.snapshots.get(&snapshot.source) {
+            mark_unchanged(before, &mut snapshot);
+        }
         self.snapshots.insert(snapshot.source, snapshot);
-        let merged = merge_snapshots(self.snapshots.values());
+        let counting = self.snapshots.values().filter(|snapshot| self.counts(snapshot.source));
+        let wanted = merge_snapshots(counting);
+        let source_of: BTreeMap<_, _> = wanted.iter().map(|(name, pod)| (name.clone(), pod.source)).collect();
+        let (wanted, shared) = refuse_shared_uids(wanted, &self.merged);
+        let (merged, circles) = refuse_cycles(wanted, &self.merged);
+        self.refused = shared
+            .into_iter()
+            .chain(circles)
+            .filter_map(|(name, why)| source_of.get(&name).map(|source| (name, (*source, why))))
+            .collect();
         let updates = diff_pods(&self.merged, &merged);
         self.merged = merged;
         updates
     }
 
+    /// What a source says counts once those before it have spoken. After a restart of the agent a source may be quicker
+    /// than the one whose pod of the same name runs; that pod must not be replaced, and then replaced back.
+    fn counts(&self, source: Source) -> bool {
+        self.expected.iter().take_while(|before| **before < source).all(|s| self.snapshots.contains_key(s))
+    }
+
     /// Nothing more can be wanted than what is: a running pod of that origin that is not wanted may be ended.
     /// Of a source that this agent was not given nothing is known: a typing error must not end its pods.
     pub fn is_settled(&self, source: Source) -> bool {
-        self.snapshots.get(&source).is_some_and(|s| s.complete)
+        self.snapshots.get(&source).is_some_and(|s| s.complete) && self.counts(source)
     }
 
     /// The agent was given this source.
@@ -74,27 +102,76 @@ impl PodConfig {
         self.expected.iter().all(|source| self.is_settled(*source))
     }
 
-    /// What became of every manifest, with the clashes between sources.
+    /// A version of this pod is refused here: what runs under its name is not unwanted for that.
+    pub fn refuses(&self, name: &PodName) -> bool {
+        self.refused.contains_key(name)
+    }
+
+    /// The manifests that their source took and that are refused here.
+    pub fn refusals(&self) -> Vec<Verdict> {
+        let all = self.snapshots.values().flat_map(|snapshot| &snapshot.verdicts);
+        all.filter_map(|verdict| {
+            let outcome = self.refusal(verdict)?;
+            Some(Verdict { outcome, ..verdict.clone() })
+        })
+        .collect()
+    }
+
+    fn refusal(&self, verdict: &Verdict) -> Option<Outcome> {
+        let (_, why) =
+            self.refused.get(verdict.outcome.taken()?).filter(|(source, _)| *source == verdict.source)?;
+        Some(Outcome::Refused(why.clone().into()))
+    }
+
+    /// What became of every document, with the clashes between sources.
     pub fn verdicts(&self) -> Vec<Verdict> {
         let mut verdicts = Vec::new();
         for snapshot in self.snapshots.values() {
             for verdict in &snapshot.verdicts {
                 let mut verdict = verdict.clone();
-                if let Outcome::Accepted { pod, .. } = &verdict.outcome
+                if let Some(refusal) = self.refusal(&verdict) {
+                    verdict.outcome = refusal;
+                } else if let Some(pod) = verdict.outcome.taken()
                     && let Some(winner) = self.merged.get(pod)
                     && winner.source != snapshot.source
                 {
-                    verdict.outcome = Outcome::Shadowed { pod: pod.clone(), by: winner.source };
+                    let by = Winner { source: winner.source, origin: self.origin_of(winner) };
+                    verdict.outcome = Outcome::Shadowed { pod: pod.clone(), by };
                 }
                 verdicts.push(verdict);
             }
         }
         verdicts
     }
+
+    /// The document that a pod comes from, if it still says so.
+    fn origin_of(&self, pod: &Pod) -> Option<String> {
+        let verdicts = &self.snapshots.get(&pod.source)?.verdicts;
+        let verdict = verdicts.iter().find(|verdict| verdict.outcome.taken() == Some(&pod.name))?;
+        Some(verdict.origin.clone())
+    }
+}
+
+/// Tells what is accepted anew from what was accepted before as the same instance.
+fn mark_unchanged(before: &Snapshot, now: &mut Snapshot) {
+    let instances = |snapshot: &Snapshot| -> BTreeMap<PodName, (PodUid, ConfigHash)> {
+        snapshot.pods.iter().map(|pod| (pod.name.clone(), (pod.uid.clone(), pod.hash.clone()))).collect()
+    };
+    let (old, new) = (instances(before), instances(now));
+    let taken: BTreeSet<_> = before.verdicts.iter().filter_map(|verdict| verdict.outcome.taken()).collect();
+    for verdict in &mut now.verdicts {
+        if let Outcome::Accepted { pod, warnings } = &mut verdict.outcome
+            && taken.contains(&*pod)
+            && old.get(pod) == new.get(pod)
+        {
+            let (pod, warnings) = (pod.clone(), std::mem::take(warnings));
+            verdict.outcome = Outcome::Unchanged { pod, warnings };
+        }
+    }
 }
 
 /// Merges what the sources hold; snapshots come in order of precedence, highest first.
-fn merge_snapshots<'a>(snapshots: impl Iterator<Item = &'a Snapshot>) -> BTreeMap<PodName, Arc<Pod>> {
+fn merge_snapshots<'a>(snapshots: impl Iterator<Item = &'a Snapshot>) -> Pods {
     let mut merged = BTreeMap::new();
     for pod in snapshots.flat_map(|snapshot| &snapshot.pods) {
         merged.entry(pod.name.clone()).or_insert_with(|| pod.clone());
@@ -102,124 +179,42 @@ fn merge_snapshots<'a>(snapshots: impl Iterator<Item = &'a Snapshot>) -> BTreeMa
     merged
 }
 
+/// Refuses pods that want a UID which another name has: they would share their directories. Who had it keeps it, else
+/// the source of higher precedence. In place of a refused one stays the version of `before`, if its UID is its own.
+fn refuse_shared_uids(wanted: Pods, before: &Pods) -> (Pods, BTreeMap<PodName, Finding>) {
+    let had = |pod: &Pod| before.get(&pod.name).is_some_and(|before| before.uid == pod.uid);
+    let mut in_turn: Vec<_> = wanted.into_values().collect();
+    in_turn.sort_by_key(|pod| (!had(pod), pod.source));
+    let (mut owners, mut refused) = (BTreeMap::<PodUid, PodName>::new(), BTreeMap::new());
+    let (mut merged, mut left_over) = (Pods::new(), Vec::new());
+    for pod in in_turn {
+        match owners.get(&pod.uid) {
+            Some(owner) => {
+                let why = format!("UID {} is already that of pod {owner}", pod.uid);
+                refused.insert(pod.name.clone(), Finding::new("metadata.uid", why));
+                left_over.extend(before.get(&pod.name).cloned());
+            }
+            None => {
+                owners.insert(pod.uid.clone(), pod.name.clone());
+                merged.insert(pod.name.clone(), pod);
+            }
+        }
+    }
+    left_over.retain(|last_good| !owners.contains_key(&last_good.uid));
+    merged.extend(left_over.into_iter().map(|pod| (pod.name.clone(), pod)));
+    (merged, refused)
+}
+
 /// What leads from one merged state to the next.
-fn diff_pods(old: &BTreeMap<PodName, Arc<Pod>>, new: &BTreeMap<PodName, Arc<Pod>>) -> Vec<PodUpdate> {
+fn diff_pods(old: &Pods, new: &Pods) -> Vec<PodUpdate> {
     let removed =
         old.keys().filter(|name| !new.contains_key(*name)).map(|name| PodUpdate::Remove(name.clone()));
     let changed = new.iter().filter_map(|(name, pod)| match old.get(name) {
         None => Some(PodUpdate::Add(pod.clone())),
-        Some(before) if before.uid != pod.uid || before.hash != pod.hash || before.source != pod.source => {
+        Some(before) if !before.same_as(pod) || before.source != pod.source => {
             Some(PodUpdate::Update(pod.clone()))
         }
         Some(_) => None,
     });
     removed.chain(changed).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::pod::testing::pod;
-
-    fn snapshot(source: Source, pods: Vec<Arc<Pod>>) -> Snapshot {
-        let verdicts = pods
-            .iter()
-            .map(|p| Verdict {
-                source,
-                origin: p.name.name.clone(),
-                outcome: Outcome::Accepted { pod: p.name.clone(), warnings: vec![] },
-            })
-            .collect();
-        Snapshot { source, pods, complete: true, verdicts }
-    }
-
-    fn from(source: Source, name: &str, hash: &str) -> Arc<Pod> {
-        Arc::new(Pod { source, ..pod(name, hash) })
-    }
-
-    #[test]
-    fn differences_are_what_changed_and_nothing_else() {
-        let mut mux = PodConfig::new([Source::File]);
-        let a1 = from(Source::File, "a", "1");
-        let a2 = from(Source::File, "a", "2");
-        let b = from(Source::File, "b", "1");
-        assert_eq!(
-            mux.apply(snapshot(Source::File, vec![a1.clone(), b.clone()])),
-            [PodUpdate::Add(a1.clone()), PodUpdate::Add(b.clone())]
-        );
-        assert_eq!(mux.apply(snapshot(Source::File, vec![a1, b])), []);
-        assert_eq!(
-            mux.apply(snapshot(Source::File, vec![a2.clone()])),
-            [PodUpdate::Remove(PodName::new("default", "b")), PodUpdate::Update(a2)]
-        );
-    }
-
-    #[test]
-    fn the_directory_wins_and_the_url_takes_over_when_it_goes() {
-        let mut mux = PodConfig::new([Source::File, Source::Http]);
-        let file = from(Source::File, "a", "1");
-        let http = from(Source::Http, "a", "2");
-        mux.apply(snapshot(Source::Http, vec![http.clone()]));
-        assert!(!mux.all_settled() && mux.is_settled(Source::Http) && !mux.is_settled(Source::File));
-        assert_eq!(mux.apply(snapshot(Source::File, vec![file.clone()])), [PodUpdate::Update(file)]);
-        assert!(mux.verdicts().iter().any(
-            |v| matches!(&v.outcome, Outcome::Shadowed { by: Source::File, .. } if v.source == Source::Http)
-        ));
-        assert_eq!(mux.apply(snapshot(Source::File, vec![])), [PodUpdate::Update(http)]);
-        assert!(mux.all_settled());
-    }
-
-    #[test]
-    fn nothing_is_known_of_a_source_that_was_not_given_or_is_incomplete() {
-        let mut mux = PodConfig::new([Source::File]);
-        assert!(!mux.is_settled(Source::Api) && !mux.is_settled(Source::File));
-        mux.apply(Snapshot { complete: false, ..snapshot(Source::File, vec![]) });
-        assert!(!mux.is_settled(Source::File));
-    }
-
-    fn snapshots() -> impl Strategy<Value = Vec<Snapshot>> {
-        let source = prop_oneof![Just(Source::File), Just(Source::Http), Just(Source::Api)];
-        let pods = prop::collection::btree_map(0u8..5, 0u8..3, 0..5);
-        let one = (source, pods).prop_map(|(source, pods)| {
-            let held = pods.into_iter().map(|(n, h)| from(source, &format!("p{n}"), &format!("{source}{h}")));
-            snapshot(source, held.collect())
-        });
-        prop::collection::vec(one, 0..12)
-    }
-
-    fn replay(updates: impl IntoIterator<Item = PodUpdate>, state: &mut BTreeMap<PodName, Arc<Pod>>) {
-        for update in updates {
-            match update {
-                PodUpdate::Add(pod) => assert!(state.insert(pod.name.clone(), pod).is_none()),
-                PodUpdate::Update(pod) => assert!(state.insert(pod.name.clone(), pod).is_some()),
-                PodUpdate::Remove(name) => assert!(state.remove(&name).is_some()),
-            }
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn merging_is_idempotent_and_blind_to_order(snapshots in snapshots()) {
-            let mut mux = PodConfig::new([Source::File]);
-            let mut followed = BTreeMap::new();
-            for snapshot in &snapshots {
-                replay(mux.apply(snapshot.clone()), &mut followed);
-                prop_assert!(mux.apply(snapshot.clone()).is_empty(), "the same snapshot again changes nothing");
-            }
-            prop_assert_eq!(&followed, &mux.merged);
-
-            // Only the last word of each source counts, whoever spoke first.
-            let mut last = BTreeMap::new();
-            for snapshot in &snapshots {
-                last.insert(snapshot.source, snapshot.clone());
-            }
-            let mut backwards = PodConfig::new([Source::File]);
-            for snapshot in last.into_values().rev() {
-                backwards.apply(snapshot);
-            }
-            prop_assert_eq!(&backwards.merged, &mux.merged);
-        }
-    }
 }

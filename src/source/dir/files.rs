@@ -1,18 +1,31 @@
 //! What the files of a directory come to: the last good version of each, and one pod per name. Pure.
 //!
 //! Invariants: a file that turns bad keeps its pod; a file that is gone loses it; of two files with one pod name
-//! the one that had it stays; a directory that cannot be read changes nothing.
+//! the one that had it stays; a directory that cannot be read changes nothing; a signed pod never goes back to an
+//! older serial. All of it holds across a restart, if what [`Files::unsaved`] tells was written.
 
-use std::collections::BTreeMap;
+mod claims;
+mod missing;
+#[cfg(test)]
+mod property;
+mod saved;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::scan::{FileReading, Reading};
+use super::scan::{Contents, FileReading, Found, Reading};
 use crate::pod::decode::Decoded;
-use crate::pod::finding::Refusal;
-use crate::pod::{Pod, PodName, PodUid, Source};
+use crate::pod::finding::{Finding, Refusal};
+use crate::pod::{Pod, PodName, Source};
 use crate::pod_config::Snapshot;
+use crate::signature::{Newest, accepts, digest};
 use crate::view::{Outcome, Verdict};
+use claims::Claims;
+pub(super) use missing::Missing;
+pub(super) use saved::{Record, Unsaved};
 
 /// A change of mind, to be said once.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,10 +34,50 @@ pub(super) enum Change {
     Unreadable(String),
     /// The directory can be read again.
     Readable,
+    /// A directory inside the directory, which is not looked into.
+    NotFollowed(PathBuf),
     /// A file is gone.
     Removed(PathBuf),
     /// A file is judged differently, or again.
-    Verdict(PathBuf, Outcome),
+    Verdict {
+        /// The file.
+        path: PathBuf,
+        /// The judgement.
+        outcome: Outcome,
+        /// Of what was taken: what an auditor asks.
+        taken: Option<Audit>,
+    },
+}
+
+/// Where a version came from.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(super) struct Audit {
+    /// The digest of its contents.
+    pub(super) sha256: String,
+    /// The file's owner.
+    pub(super) owner: u32,
+    /// The file's mode, without its type.
+    pub(super) mode: u32,
+    /// The key that signed it, and as what version.
+    pub(super) signed: Option<Signed>,
+}
+
+/// A valid signature.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(super) struct Signed {
+    /// The public key.
+    pub(super) key: String,
+    /// The version, if it names one.
+    pub(super) serial: Option<u64>,
+}
+
+/// Contents that are a pod of this node, signed if they must be.
+#[derive(Debug)]
+pub(super) struct Taken {
+    /// The pod, with what its author should know.
+    pub(super) decoded: Decoded,
+    /// Its signature, where one was asked for.
+    pub(super) signed: Option<Signed>,
 }
 
 /// What is known of the directory.
@@ -32,59 +85,57 @@ pub(super) enum Change {
 pub(super) struct Files {
     files: BTreeMap<PathBuf, Held>,
     claims: Claims,
+    /// Of every pod that was ever signed with a serial.
+    serials: BTreeMap<PodName, Newest>,
+    saved: saved::Saved,
+    not_followed: BTreeSet<PathBuf>,
     unreadable: Option<String>,
+    /// There is a file of which nothing is known yet: it is still being written.
+    unjudged: bool,
+    /// What an earlier agent kept of files that are not there, but may come back: it is neither begun nor ended.
+    unseen: BTreeSet<PathBuf>,
     spoken: bool,
 }
 
 #[derive(Debug)]
 struct Held {
     /// The last valid version.
-    good: Option<Arc<Pod>>,
+    good: Option<Version>,
     /// The version that counts: the last valid one that clashed with no other file.
-    runs: Option<Arc<Pod>>,
+    runs: Option<Version>,
     /// The judgement on the file as it is now, clashes aside.
     judged: Outcome,
     /// The judgement that was last said.
     said: Option<Outcome>,
+    /// This agent has read the file; before that, only what an earlier one kept of it is known.
+    is_read: bool,
     /// When the file came to be as it is.
     since: (i64, i64),
 }
 
-/// Which file has which name.
-#[derive(Debug, Default)]
-struct Claims {
-    names: BTreeMap<PodName, PathBuf>,
-    /// Two pods with one UID would share their directories.
-    uids: BTreeMap<PodUid, PathBuf>,
+/// A valid version of a file.
+#[derive(Debug, Clone)]
+struct Version {
+    pod: Arc<Pod>,
+    audit: Audit,
+    size: usize,
+    /// As it was written, until it is on disk.
+    text: Option<Arc<str>>,
 }
 
-impl Claims {
-    fn has(&self, path: &Path) -> bool {
-        self.names.values().any(|owner| owner == path)
+/// Who stands in a file's way.
+struct Rival<'a> {
+    /// What both name.
+    field: &'static str,
+    what: String,
+    path: &'a Path,
+}
+
+impl Held {
+    /// The file as it is now is valid.
+    fn is_good(&self) -> bool {
+        matches!(self.judged, Outcome::Accepted { .. })
     }
-
-    /// Takes a pod's name and UID, if both are free.
-    fn claim(&mut self, path: &Path, pod: &Pod) -> bool {
-        let free = !self.names.contains_key(&pod.name) && !self.uids.contains_key(&pod.uid);
-        if free {
-            self.names.insert(pod.name.clone(), path.to_owned());
-            self.uids.insert(pod.uid.clone(), path.to_owned());
-        }
-        free
-    }
-}
-
-/// Who may claim a name, in this order.
-#[derive(Clone, Copy)]
-enum Round {
-    Incumbents,
-    Movers,
-    Returned,
-    Newcomers,
-}
-
-impl Round {
-    const ALL: [Self; 4] = [Self::Incumbents, Self::Movers, Self::Returned, Self::Newcomers];
 }
 
 impl Files {
@@ -92,11 +143,12 @@ impl Files {
     pub(super) fn apply(
         &mut self,
         reading: Reading,
-        decode: impl Fn(&Path, &[u8]) -> Result<Decoded, Refusal>,
+        take: impl Fn(&Path, &Contents) -> Result<Taken, Refusal>,
     ) -> (Vec<Change>, Option<Snapshot>) {
         let mut changes = Vec::new();
-        let found = match reading {
+        let Found { files: found, subdirectories, missing, .. } = match reading {
             Reading::Unreadable(reason) => {
+                self.unseen.clear();
                 let first = self.unreadable.as_ref() != Some(&reason);
                 if first {
                     self.unreadable = Some(reason.clone());
@@ -108,28 +160,48 @@ impl Files {
             }
             Reading::Files(found) => found,
         };
+        changes.extend(subdirectories.difference(&self.not_followed).cloned().map(Change::NotFollowed));
+        self.not_followed = subdirectories;
         let mut changed = !self.spoken;
+        if !self.spoken && self.unreadable.is_none() {
+            // Nothing was wanted of anybody yet.
+            self.unseen = missing.clone();
+        }
         self.spoken = true;
         if self.unreadable.take().is_some() {
             changes.push(Change::Readable);
             changed = true;
         }
-        let gone: Vec<_> = self.files.keys().filter(|path| !found.contains_key(*path)).cloned().collect();
+        let is_gone = |path: &&PathBuf| !found.contains_key(*path) && !missing.contains(*path);
+        let gone: Vec<_> = self.files.keys().filter(is_gone).cloned().collect();
         for path in gone {
             self.files.remove(&path);
             changes.push(Change::Removed(path));
         }
+        self.unseen.retain(|path| missing.contains(path));
+        let unjudged = self.unjudged;
+        self.unjudged = false;
         for (path, reading) in found {
-            self.judge(path, reading, &decode);
+            self.unjudged |= matches!(reading, FileReading::Unchanged) && !self.files.contains_key(&path);
+            self.judge(path, reading, &take);
         }
-        self.assign_names();
+        changed |= self.unjudged != unjudged;
+        self.settle();
         for path in self.files.keys().cloned().collect::<Vec<_>>() {
+            // A clash with one that is missing: likely the same file under another name. A moment will tell.
+            let is_open = self.rival(&path).is_some_and(|rival| missing.contains(rival.path));
+            if is_open || self.unseen.contains(&path) {
+                continue;
+            }
             let outcome = self.outcome(&path);
             if let (Some(outcome), Some(held)) = (outcome, self.files.get_mut(&path))
+                && held.is_read
                 && held.said.as_ref() != Some(&outcome)
             {
                 held.said = Some(outcome.clone());
-                changes.push(Change::Verdict(path, outcome));
+                let good = held.good.as_ref().filter(|_| matches!(outcome, Outcome::Accepted { .. }));
+                let taken = good.map(|good| good.audit.clone());
+                changes.push(Change::Verdict { path, outcome, taken });
             }
         }
         changed |= !changes.is_empty();
@@ -146,232 +218,134 @@ impl Files {
         &mut self,
         path: PathBuf,
         reading: FileReading,
-        decode: &impl Fn(&Path, &[u8]) -> Result<Decoded, Refusal>,
+        take: &impl Fn(&Path, &Contents) -> Result<Taken, Refusal>,
     ) {
-        let refused = |field: String, reason: String| Outcome::Refused { field, reason };
-        let since = match &reading {
-            FileReading::Contents { since, .. } => *since,
-            _ => (i64::MAX, 0),
-        };
-        let (good, judged) = match reading {
+        let (since, good, judged) = match reading {
             FileReading::Unchanged => return,
-            FileReading::Refused(reason) => (None, refused(String::new(), reason)),
-            FileReading::Contents { bytes, .. } => match decode(&path, &bytes) {
-                Ok(decoded) => {
-                    let warnings = decoded.warnings.iter().map(ToString::to_string).collect();
-                    let pod = decoded.pod.name.clone();
-                    (Some(Arc::new(decoded.pod)), Outcome::Accepted { pod, warnings })
+            FileReading::Refused(reason) => {
+                ((i64::MAX, 0), None, Outcome::Refused(Finding::whole(reason).into()))
+            }
+            FileReading::Contents(contents) => {
+                let taken = take(&path, &contents);
+                match taken.and_then(|taken| self.version(taken, &contents)) {
+                    Ok((version, warnings)) => {
+                        let pod = version.pod.name.clone();
+                        (contents.since, Some(version), Outcome::Accepted { pod, warnings })
+                    }
+                    Err(refusal) => (contents.since, None, Outcome::Refused(refusal)),
                 }
-                Err(refusal) => {
-                    let others: String = refusal.others.iter().map(|other| format!("; {other}")).collect();
-                    (None, refused(refusal.first.field, format!("{}{others}", refusal.first.reason)))
-                }
-            },
+            }
         };
         let held = self.files.entry(path).or_insert(Held {
             good: None,
             runs: None,
             judged: judged.clone(),
             said: None,
+            is_read: true,
             since,
         });
-        // The same instance read again is the pod that is known; an edit is worth saying even if it is accepted too.
-        let same = matches!((&held.good, &good), (Some(a), Some(b)) if a.hash == b.hash && a.uid == b.uid);
-        if good.is_some() && !same {
-            held.good = good;
-            held.said = None;
+        held.judged = judged;
+        held.is_read = true;
+        let Some(mut version) = good else { return };
+        if let Some(known) = &held.good {
+            if known.audit.sha256 == version.audit.sha256 {
+                // Read again, or signed again.
+                version.text = known.text.clone();
+            } else {
+                // An edit is worth saying even if it is accepted too.
+                held.said = None;
+            }
+            if known.pod.hash == version.pod.hash && known.pod.uid == version.pod.uid {
+                version.pod = known.pod.clone();
+                if let Some(runs) = held.runs.as_mut().filter(|runs| Arc::ptr_eq(&runs.pod, &known.pod)) {
+                    *runs = version.clone();
+                }
+            } else {
+                held.since = since;
+            }
+        } else {
             held.since = since;
         }
-        held.judged = judged;
+        held.good = Some(version);
     }
 
-    /// Gives each name and UID to one file: to the one that has it; to one that gives up another for it; back to one
-    /// that may not have what it wants; at last to the one that is longest there.
-    fn assign_names(&mut self) {
-        let mut claims = Claims::default();
-        let mut by_age: Vec<_> = self.files.iter_mut().collect();
-        by_age.sort_by(|(a, left), (b, right)| (left.since, *a).cmp(&(right.since, *b)));
-        for round in Round::ALL {
-            for (path, held) in &mut by_age {
-                let candidate = match (round, &held.runs, &held.good) {
-                    (Round::Incumbents, Some(runs), Some(good)) if runs.name == good.name => &held.good,
-                    (Round::Movers, Some(_), Some(_)) | (Round::Newcomers, None, Some(_)) => &held.good,
-                    (Round::Returned, Some(_), _) => &held.runs,
-                    _ => continue,
-                };
-                if let Some(pod) = candidate.clone()
-                    && !claims.has(path)
-                    && claims.claim(path, &pod)
-                {
-                    held.runs = Some(pod);
-                }
+    /// The version that was taken, with its warnings; refused if it is an older one.
+    fn version(&self, taken: Taken, contents: &Contents) -> Result<(Version, Vec<Finding>), Refusal> {
+        let Taken { decoded: Decoded { pod, warnings }, signed } = taken;
+        let sha256 = digest(&contents.bytes);
+        if let Some(signed) = &signed {
+            accepts(self.serials.get(&pod.name), signed.serial, &sha256)
+                .map_err(|error| Finding::whole(error.to_string()))?;
+        }
+        let version = Version {
+            pod: Arc::new(pod),
+            audit: Audit { sha256, owner: contents.owner, mode: contents.mode, signed },
+            size: contents.bytes.len(),
+            text: std::str::from_utf8(&contents.bytes).ok().map(Arc::from),
+        };
+        Ok((version, warnings))
+    }
+
+    /// Gives out the names anew, and remembers the serials of what runs.
+    fn settle(&mut self) {
+        self.claims = Claims::assign(&mut self.files);
+        for Version { pod, audit, .. } in self.files.values().filter_map(|held| held.runs.as_ref()) {
+            if let Some(serial) = audit.signed.as_ref().and_then(|signed| signed.serial)
+                && self.serials.get(&pod.name).is_none_or(|newest| newest.serial < serial)
+            {
+                self.serials.insert(pod.name.clone(), Newest { serial, sha256: audit.sha256.clone() });
             }
         }
-        for (path, held) in by_age {
-            if !claims.has(path) {
-                held.runs = None;
-            }
-        }
-        self.claims = claims;
+        self.limit_serials();
     }
 
     /// The judgement on a file, clashes included.
     fn outcome(&self, path: &Path) -> Option<Outcome> {
         let held = self.files.get(path)?;
-        if let (Outcome::Accepted { pod, .. }, Some(good)) = (&held.judged, &held.good) {
-            let clash = |field: &str, what: String, owner: &Path| Outcome::Refused {
-                field: field.into(),
-                reason: format!("{what} is already defined by {}", owner.display()),
-            };
-            if let Some(owner) = self.claims.names.get(&good.name).filter(|owner| *owner != path) {
-                return Some(clash("metadata.name", format!("pod {pod}"), owner));
-            }
-            if let Some(owner) = self.claims.uids.get(&good.uid).filter(|owner| *owner != path) {
-                return Some(clash("metadata.uid", format!("UID {}", good.uid), owner));
-            }
+        let mut outcome = held.judged.clone();
+        if let Some(Rival { field, what, path }) = self.rival(path) {
+            let reason = format!("{what} is already defined by {}", path.display());
+            outcome = Outcome::Refused(Finding::new(field, reason).into());
         }
-        Some(held.judged.clone())
+        if let (Outcome::Refused(refusal), Some(_)) = (&mut outcome, &held.runs) {
+            refusal.note = Some("the last good version runs on");
+        }
+        Some(outcome)
+    }
+
+    /// The file that has what a valid file wants, too.
+    fn rival(&self, path: &Path) -> Option<Rival<'_>> {
+        let pod = &self.files.get(path).filter(|held| held.is_good())?.good.as_ref()?.pod;
+        let other = |owner: &&Path| *owner != path;
+        if let Some(path) = self.claims.name(&pod.name).filter(other) {
+            return Some(Rival { field: "metadata.name", what: format!("pod {}", pod.name), path });
+        }
+        let path = self.claims.uid(&pod.uid).filter(other)?;
+        Some(Rival { field: "metadata.uid", what: format!("UID {}", pod.uid), path })
     }
 
     fn snapshot(&self, readable: bool) -> Snapshot {
-        let owned = self.files.values().filter_map(|held| held.runs.clone());
-        let verdicts = self.files.keys().filter_map(|path| {
+        let seen = || self.files.iter().filter(|(path, _)| !self.unseen.contains(*path));
+        let owned = seen().filter_map(|(_, held)| held.runs.as_ref());
+        let verdicts = seen().filter_map(|(path, _)| {
             let origin = path.to_string_lossy().into_owned();
-            Some(Verdict { source: Source::File, origin, outcome: self.outcome(path)? })
+            Some(Verdict {
+                source: Source::File,
+                origin,
+                document: 1,
+                item: None,
+                outcome: self.outcome(path)?,
+            })
         });
         Snapshot {
             source: Source::File,
-            pods: owned.collect(),
-            // A file that was never good may be the manifest of a pod that runs.
-            complete: readable && self.files.values().all(|held| held.good.is_some()),
+            pods: owned.map(|version| version.pod.clone()).collect(),
+            // A file that was never good, or is away, may be the manifest of a pod that runs.
+            complete: readable
+                && !self.unjudged
+                && self.unseen.is_empty()
+                && self.files.values().all(|held| held.good.is_some()),
             verdicts: verdicts.collect(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::pod::finding::Finding;
-    use crate::pod::testing::pod;
-
-    /// A manifest is `NAME VERSION`; `!` is a bad one.
-    fn decode(_: &Path, bytes: &[u8]) -> Result<Decoded, Refusal> {
-        let text = std::str::from_utf8(bytes).unwrap();
-        match text.split_once(' ') {
-            Some((name, hash)) => {
-                let uid = if hash == "same" { hash.to_owned() } else { format!("{name}-{hash}") };
-                Ok(Decoded { pod: Pod { uid: PodUid(uid), ..pod(name, hash) }, warnings: vec![] })
-            }
-            None => Err(Refusal::from(Finding::new("spec", "bad"))),
-        }
-    }
-
-    fn reading(files: &[(&str, Option<&str>)]) -> Reading {
-        let each = files.iter().map(|(name, text)| {
-            let reading = text.map_or(FileReading::Unchanged, |text| FileReading::Contents {
-                bytes: text.as_bytes().to_vec(),
-                since: if text.ends_with("old") { (0, 0) } else { (1, 0) },
-            });
-            (PathBuf::from(name), reading)
-        });
-        Reading::Files(each.collect())
-    }
-
-    fn pods(snapshot: &Snapshot) -> String {
-        let mut all: Vec<_> = snapshot.pods.iter().map(|p| format!("{}@{}", p.name.name, p.hash)).collect();
-        all.sort();
-        all.join(" ")
-    }
-
-    /// What is read, the pods that follow (none: no snapshot), and whether all is accounted for.
-    type Step<'a> = (&'a str, Reading, Option<(&'a str, bool)>);
-
-    fn run(steps: Vec<Step<'_>>) {
-        let mut files = Files::default();
-        for (name, reading, expect) in steps {
-            let (_, snapshot) = files.apply(reading, decode);
-            let found = snapshot.as_ref().map(|s| (pods(s), s.complete));
-            assert_eq!(found.as_ref().map(|(pods, complete)| (pods.as_str(), *complete)), expect, "{name}");
-        }
-    }
-
-    #[test]
-    fn desired_state_shrinks_only_on_evidence() {
-        run(vec![
-            ("an empty directory is an answer", reading(&[]), Some(("", true))),
-            ("two files", reading(&[("a", Some("a 1")), ("b", Some("b 1"))]), Some(("a@1 b@1", true))),
-            ("nothing new", reading(&[("a", None), ("b", None)]), None),
-            ("touched", reading(&[("a", Some("a 1")), ("b", None)]), None),
-            (
-                "broken: the last good stays",
-                reading(&[("a", Some("!")), ("b", None)]),
-                Some(("a@1 b@1", true)),
-            ),
-            ("still broken", reading(&[("a", Some("!")), ("b", None)]), None),
-            ("unmounted", Reading::Unreadable("gone".into()), Some(("a@1 b@1", false))),
-            ("still", Reading::Unreadable("gone".into()), None),
-            ("back", reading(&[("a", None), ("b", None)]), Some(("a@1 b@1", true))),
-            ("mended", reading(&[("a", Some("a 2")), ("b", None)]), Some(("a@2 b@1", true))),
-            ("removed", reading(&[("b", None)]), Some(("b@1", true))),
-        ]);
-        run(vec![
-            ("a file that was never good", reading(&[("a", Some("!"))]), Some(("", false))),
-            ("becomes good", reading(&[("a", Some("a 1"))]), Some(("a@1", true))),
-        ]);
-        run(vec![("missing from the start", Reading::Unreadable("gone".into()), Some(("", false)))]);
-    }
-
-    #[test]
-    fn the_incumbent_stays() {
-        run(vec![
-            ("one", reading(&[("b", Some("p 1"))]), Some(("p@1", true))),
-            ("a clash", reading(&[("a", Some("p 2")), ("b", None)]), Some(("p@1", true))),
-            ("the incumbent is edited", reading(&[("a", None), ("b", Some("p 3"))]), Some(("p@3", true))),
-            ("the incumbent goes", reading(&[("a", None)]), Some(("p@2", true))),
-        ]);
-        run(vec![
-            ("two", reading(&[("a", Some("p 1")), ("b", Some("q 1"))]), Some(("p@1 q@1", true))),
-            (
-                "one wants the other's name: its last good stays",
-                reading(&[("a", None), ("b", Some("p 2"))]),
-                Some(("p@1 q@1", true)),
-            ),
-            ("and gets it when it is free", reading(&[("b", None)]), Some(("p@2", true))),
-        ]);
-        run(vec![
-            ("two", reading(&[("a", Some("p 1")), ("b", Some("q 1"))]), Some(("p@1 q@1", true))),
-            ("swapped", reading(&[("a", Some("q 2")), ("b", Some("p 2"))]), Some(("p@2 q@2", true))),
-        ]);
-        run(vec![(
-            "after a restart the older file is the incumbent",
-            reading(&[("a", Some("p new")), ("b", Some("p old"))]),
-            Some(("p@old", true)),
-        )]);
-        run(vec![(
-            "one UID, two pods",
-            reading(&[("a", Some("p same")), ("b", Some("q same"))]),
-            Some(("p@same", true)),
-        )]);
-        let mut files = Files::default();
-        let (changes, _) = files.apply(reading(&[("a", Some("p 1")), ("b", Some("p 2"))]), decode);
-        assert!(changes.iter().any(|change| matches!(
-            change,
-            Change::Verdict(path, Outcome::Refused { field, reason })
-                if path == Path::new("b") && field == "metadata.name" && reason == "pod default/p is already defined by a"
-        )));
-    }
-
-    #[test]
-    fn each_verdict_is_said_once_and_each_edit_again() {
-        let mut files = Files::default();
-        let mut said = |reading| files.apply(reading, decode).0.len();
-        assert_eq!(said(reading(&[("a", Some("a 1"))])), 1);
-        assert_eq!(said(reading(&[("a", Some("a 1"))])), 0);
-        assert_eq!(said(reading(&[("a", Some("a 2"))])), 1);
-        assert_eq!(said(reading(&[("a", Some("!"))])), 1);
-        assert_eq!(said(reading(&[("a", Some("!"))])), 0);
-        assert_eq!(said(reading(&[("a", Some("a 2"))])), 1, "good again");
-        assert_eq!(said(reading(&[])), 1);
     }
 }

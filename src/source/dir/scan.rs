@@ -1,243 +1,256 @@
 //! Reads the manifest files of a directory: which there are, and what those hold that changed. Blocking.
+//!
+//! Nothing is followed that could hang, and nothing is believed that others than root could have written.
+
+mod file;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File, Metadata};
-use std::io::{ErrorKind, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs::{self, Metadata};
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::OFlags;
+use super::access::{Role, distrust};
+use crate::signature::EXTENSION;
+pub(crate) use file::read_regular;
+pub(super) use file::{Contents, FileReading};
+use file::{Stamps, read_manifest, signature_of};
 
-use crate::pod::decode::MAX_MANIFEST;
-
-/// A larger file is not read at all.
-const MAX_BYTES: u64 = MAX_MANIFEST as u64;
-/// A stamp that is younger may stand for two different contents.
-const TICK: Duration = Duration::from_millis(50);
+/// A file that was written to within this time may not be whole, unless its writer was seen to close it.
+pub(super) const QUIET: Duration = Duration::from_millis(50);
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
+/// The bits of a mode that say who may do what.
+const PERMISSIONS: u32 = 0o7777;
 
 /// What was found at the path.
 #[derive(Debug)]
 pub(super) enum Reading {
-    /// The directory could not be read; with the reason.
+    /// The directory could not be read, or cannot be trusted; with the reason.
     Unreadable(String),
-    /// Every manifest file that is there.
-    Files(BTreeMap<PathBuf, FileReading>),
+    /// Everything that is there.
+    Files(Found),
 }
 
-/// What was found of one file.
-#[derive(Debug)]
-pub(super) enum FileReading {
-    /// The same as at the last reading.
-    Unchanged,
-    /// Its contents.
-    Contents {
-        /// Its bytes.
-        bytes: Vec<u8>,
-        /// When its inode last changed: which of two files is the older one.
-        since: (i64, i64),
-    },
-    /// It cannot be a manifest; with the reason.
-    Refused(String),
+/// What a directory holds.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// Every manifest file.
+    pub(super) files: BTreeMap<PathBuf, FileReading>,
+    /// Directories in it: they are not looked into.
+    pub(super) subdirectories: BTreeSet<PathBuf>,
+    /// Known files that are not there, but may be back in a moment: they count as unchanged.
+    pub(super) missing: BTreeSet<PathBuf>,
+    /// Some were left alone, since they were written to just now: look again soon.
+    pub(super) unfinished: bool,
 }
 
-/// What tells a file that changed from one that did not.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Stamp {
-    device: u64,
-    inode: u64,
-    size: u64,
-    mode: u32,
-    modified: (i64, i64),
-    changed: (i64, i64),
+/// What files must be to be read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rules {
+    /// The user whose files are trusted beside root's; none if everybody's are.
+    pub(super) own_uid: Option<u32>,
+    /// Signatures are read, too.
+    pub(super) signatures: bool,
 }
 
-impl Stamp {
-    fn of(metadata: &Metadata) -> Self {
-        Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            size: metadata.size(),
-            mode: metadata.mode(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
+/// What is known of those who write files, by the files' [`real`] paths.
+#[derive(Debug, Default)]
+pub(super) struct Writers {
+    /// Somebody has them open.
+    pub(super) writing: BTreeSet<PathBuf>,
+    /// They were seen to be closed, or moved into place.
+    pub(super) whole: BTreeSet<PathBuf>,
+    /// They were there since the last reading, and were removed or moved away.
+    pub(super) gone: BTreeSet<PathBuf>,
+    /// How long any other must have been left alone.
+    pub(super) quiet: Duration,
+}
+
+impl Writers {
+    /// The file may hold half of what it will say.
+    fn are_at(&self, path: &Path) -> Option<Unfinished> {
+        if self.writing.contains(path) {
+            return Some(Unfinished::Written);
         }
+        let young = || fs::metadata(path).is_ok_and(|metadata| !is_older(&metadata, self.quiet));
+        (!self.whole.contains(path) && young()).then_some(Unfinished::Young)
     }
+}
+
+/// Why a file is left alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unfinished {
+    /// Its writer will be seen to close it.
+    Written,
+    /// Its time will tell.
+    Young,
 }
 
 /// The files as they were at the last reading.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Known(BTreeMap<PathBuf, Stamp>);
+pub(super) struct Known(BTreeMap<PathBuf, Stamps>);
 
-/// Which directory a path means.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct DirStamp(u64, u64);
-
-/// The directory to watch: the path itself, or the one that holds the single file.
-pub(super) fn directory_of(path: &Path) -> PathBuf {
-    let holder = path.parent().filter(|_| fs::metadata(path).is_ok_and(|m| m.is_file()));
-    holder.unwrap_or(path).to_owned()
-}
-
-/// The identity of a directory, if it is there.
-pub(super) fn dir_stamp(path: &Path) -> Option<DirStamp> {
-    fs::metadata(path).ok().filter(Metadata::is_dir).map(|m| DirStamp(m.dev(), m.ino()))
-}
-
-/// Reads what changed since `known`, but for files that are `being_written`.
-pub(super) fn read(path: &Path, known: &Known, being_written: &BTreeSet<PathBuf>) -> (Reading, Known) {
-    let paths = match list(path) {
-        Ok(paths) => paths,
-        Err(error) => return (Reading::Unreadable(error.to_string()), known.clone()),
+/// The directory to read: the path itself, or the one that holds the single file, which may be gone.
+pub(super) fn directory_of(path: &Path, was_single: bool) -> PathBuf {
+    let is_single = match fs::metadata(path) {
+        Ok(metadata) => metadata.is_file(),
+        Err(_) => was_single,
     };
-    let mut files = BTreeMap::new();
+    path.parent().filter(|_| is_single).unwrap_or(path).to_owned()
+}
+
+/// The manifests that are links: what they say depends on more than their directory.
+pub(super) fn links(path: &Path) -> Vec<PathBuf> {
+    // What cannot be listed has no links; the reading tells why.
+    list(path, false).map(|listed| listed.links).unwrap_or_default()
+}
+
+/// Where a path leads to; the path itself if that cannot be told.
+pub(super) fn real(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Reads what changed since `known`, but for files that their writers are at. A single file that is not there was
+/// removed, if `was_single`.
+pub(super) fn read(
+    path: &Path,
+    was_single: bool,
+    rules: Rules,
+    known: &Known,
+    writers: &Writers,
+) -> (Reading, Known) {
+    let unreadable = |reason| (Reading::Unreadable(reason), known.clone());
+    let listed = match list(path, was_single) {
+        Ok(listed) => listed,
+        Err(error) => return unreadable(error.to_string()),
+    };
+    if let Err(reason) = trust_directory(path, &listed, rules) {
+        return unreadable(reason);
+    }
+    let directory = real(&directory_of(path, listed.single));
+    let links: BTreeSet<PathBuf> = listed.links.into_iter().collect();
+    let mut found = Found { subdirectories: listed.subdirectories, ..Found::default() };
     let mut stamps = BTreeMap::new();
-    for path in paths {
-        if being_written.contains(&path) {
-            files.insert(path, FileReading::Unchanged);
+    for path in listed.manifests {
+        let is_linked = links.contains(&path);
+        let real_path = |path: &Path| match path.file_name() {
+            Some(name) if !is_linked => directory.join(name),
+            _ => real(path),
+        };
+        let signature = || {
+            let signature = rules.signatures.then(|| real_path(&signature_of(&path)))?;
+            writers.are_at(&signature)
+        };
+        if let Some(unfinished) = writers.are_at(&real_path(&path)).or_else(signature) {
+            found.unfinished |= unfinished == Unfinished::Young;
+            found.files.insert(path, FileReading::Unchanged);
             continue;
         }
-        let (reading, stamp) = match read_file(&path, known.0.get(&path)) {
+        let (reading, stamp) = match read_manifest(&path, rules, known.0.get(&path)) {
             // Removed since it was listed.
             Ok(None) => continue,
-            Ok(Some(found)) => found,
+            Ok(Some(read)) => read,
             Err(error) => (FileReading::Refused(format!("cannot be read: {error}")), None),
         };
         if let Some(stamp) = stamp {
             stamps.insert(path.clone(), stamp);
         }
-        files.insert(path, reading);
+        found.files.insert(path, reading);
     }
-    (Reading::Files(files), Known(stamps))
-}
-
-fn list(path: &Path) -> std::io::Result<Vec<PathBuf>> {
-    if fs::metadata(path)?.is_file() {
-        return Ok(vec![path.to_owned()]);
-    }
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(path)? {
-        let entry = entry?;
-        if is_manifest_name(&entry.file_name().to_string_lossy()) {
-            paths.push(entry.path());
-        }
-    }
-    Ok(paths)
+    (Reading::Files(found), Known(stamps))
 }
 
 /// Only what ends as a manifest does, and is not hidden: editors and backups leave other names behind.
-pub(super) fn is_manifest_name(name: &str) -> bool {
+pub(crate) fn is_manifest_name(name: &str) -> bool {
     let extension = Path::new(name).extension().and_then(|e| e.to_str());
     !name.starts_with('.') && extension.is_some_and(|e| EXTENSIONS.contains(&e))
 }
 
-type Found = (FileReading, Option<Stamp>);
-
-fn read_file(path: &Path, before: Option<&Stamp>) -> std::io::Result<Option<Found>> {
-    let metadata = match fs::metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound && fs::symlink_metadata(path).is_err() => {
-            return Ok(None);
-        }
-        metadata => metadata?,
-    };
-    let stamp = Stamp::of(&metadata);
-    if before == Some(&stamp) {
-        return Ok(Some((FileReading::Unchanged, Some(stamp))));
-    }
-    let refuse = |reason: &str| Ok(Some((FileReading::Refused(reason.to_owned()), Some(stamp.clone()))));
-    if metadata.is_dir() {
-        return refuse("is a directory");
-    }
-    if !metadata.is_file() {
-        return refuse("is not a regular file");
-    }
-    if metadata.size() > MAX_BYTES {
-        return refuse("is larger than 10 MiB");
-    }
-    // It may have become a FIFO since: do not hang on it.
-    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
-    let file = File::options().read(true).custom_flags(flags).open(path)?;
-    let mut contents = Vec::new();
-    file.take(MAX_BYTES + 1).read_to_end(&mut contents)?;
-    if contents.len() as u64 > MAX_BYTES {
-        return refuse("is larger than 10 MiB");
-    }
-    // The clock behind a stamp is coarse: another write in the same tick would look like this one.
-    let settled = metadata.modified().ok().and_then(|m| m.elapsed().ok()).is_none_or(|age| age > TICK);
-    let since = stamp.changed;
-    Ok(Some((FileReading::Contents { bytes: contents, since }, Some(stamp).filter(|_| settled))))
+/// The name of a manifest, or of a manifest's signature.
+pub(super) fn is_name_of_interest(name: &str) -> bool {
+    let signed = name.strip_suffix(EXTENSION).and_then(|name| name.strip_suffix('.'));
+    is_manifest_name(signed.unwrap_or(name))
 }
 
-#[cfg(test)]
-mod tests {
-    use std::time::SystemTime;
+/// What there is to say against trusting a file or directory, with its path, mode and owner.
+///
+/// # Errors
+/// When it is not to be trusted.
+pub(super) fn trust(path: &Path, role: Role, metadata: &Metadata, rules: Rules) -> Result<(), String> {
+    let (owner, mode) = (metadata.uid(), metadata.mode() & PERMISSIONS);
+    match rules.own_uid.and_then(|own_uid| distrust(role, owner, mode, own_uid)) {
+        None => Ok(()),
+        Some(reason) => Err(format!(
+            "{} (mode {mode:04o}, owner {owner}) {reason}; change that, or give --allow-unsafe-manifest-permissions",
+            path.display()
+        )),
+    }
+}
 
-    use super::*;
+/// What a path holds, by name.
+#[derive(Default)]
+struct Listed {
+    /// One file, not a directory of them.
+    single: bool,
+    manifests: Vec<PathBuf>,
+    /// Those of the manifests that are links.
+    links: Vec<PathBuf>,
+    subdirectories: BTreeSet<PathBuf>,
+}
 
-    #[test]
-    fn only_manifests_by_name() {
-        let cases = [
-            ("a.yaml", true),
-            ("a.yml", true),
-            ("a.json", true),
-            (".a.yaml", false),
-            ("a.yaml~", false),
-            ("a.yaml.bak", false),
-            (".a.yaml.swp", false),
-            ("a.YAML", false),
-            ("yaml", false),
-            ("a", false),
-        ];
-        for (name, expect) in cases {
-            assert_eq!(is_manifest_name(name), expect, "{name}");
+fn list(path: &Path, was_single: bool) -> std::io::Result<Listed> {
+    let mut listed = Listed::default();
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => {
+            let links = if is_link(path) { vec![path.to_owned()] } else { Vec::new() };
+            return Ok(Listed { single: true, manifests: vec![path.to_owned()], links, ..listed });
+        }
+        Err(error) if was_single && is_absent(path, &error) => return Ok(Listed { single: true, ..listed }),
+        metadata => metadata?,
+    };
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        let (name, kind) = (entry.file_name().to_string_lossy().into_owned(), entry.file_type()?);
+        if is_manifest_name(&name) {
+            listed.manifests.push(entry.path());
+            listed.links.extend(kind.is_symlink().then(|| entry.path()));
+        } else if !name.starts_with('.') && kind.is_dir() {
+            listed.subdirectories.insert(entry.path());
         }
     }
+    Ok(listed)
+}
 
-    #[test]
-    fn reads_what_changed_and_refuses_what_cannot_be_read() {
-        let dir = tempfile::tempdir().unwrap();
-        let at = |name: &str| dir.path().join(name);
-        fs::write(at("a.yaml"), "a").unwrap();
-        let long_ago = SystemTime::now() - 10 * TICK;
-        File::options().append(true).open(at("a.yaml")).unwrap().set_modified(long_ago).unwrap();
-        fs::write(at("notes.txt"), "a").unwrap();
-        fs::create_dir(at("d.yaml")).unwrap();
-        rustix::fs::mkfifoat(rustix::fs::CWD, at("f.yaml"), rustix::fs::Mode::RUSR).unwrap();
-        std::os::unix::fs::symlink(at("nowhere"), at("l.yaml")).unwrap();
-        File::create(at("big.yaml")).unwrap().set_len(50 << 20).unwrap();
+fn is_link(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink())
+}
 
-        let words = |reading: Reading| match reading {
-            Reading::Unreadable(reason) => reason,
-            Reading::Files(files) => {
-                let each = files.into_iter().map(|(path, reading)| {
-                    let name = path.file_name().unwrap().to_string_lossy().into_owned();
-                    match reading {
-                        FileReading::Unchanged => format!("{name} same"),
-                        FileReading::Contents { bytes, .. } => {
-                            format!("{name} {}", String::from_utf8_lossy(&bytes))
-                        }
-                        FileReading::Refused(reason) => format!("{name} {reason}"),
-                    }
-                });
-                each.collect::<Vec<_>>().join("; ")
-            }
-        };
-        let (first, known) = read(dir.path(), &Known::default(), &BTreeSet::new());
-        assert_eq!(
-            words(first),
-            "a.yaml a; big.yaml is larger than 10 MiB; d.yaml is a directory; f.yaml is not a regular file; \
-             l.yaml cannot be read: No such file or directory (os error 2)"
-        );
-        fs::write(at("b.json"), "b").unwrap();
-        fs::write(at("half.yaml"), "b").unwrap();
-        let half = BTreeSet::from([at("half.yaml")]);
-        let (second, known) = read(dir.path(), &known, &half);
-        assert!(words(second).starts_with(
-            "a.yaml same; b.json b; big.yaml same; d.yaml same; f.yaml same; half.yaml same; l.yaml cannot"
-        ));
+/// Nothing has that name: it is not a link that leads nowhere.
+fn is_absent(path: &Path, error: &std::io::Error) -> bool {
+    error.kind() == ErrorKind::NotFound
+        && fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
+}
 
-        assert_eq!(words(read(&at("a.yaml"), &known, &BTreeSet::new()).0), "a.yaml same", "a single file");
-        assert!(words(read(&at("nowhere"), &Known::default(), &BTreeSet::new()).0).contains("No such file"));
+/// The directory of the manifests, and the one that its own link leads into.
+fn trust_directory(path: &Path, listed: &Listed, rules: Rules) -> Result<(), String> {
+    let directory = directory_of(path, listed.single);
+    // Nobody can add a manifest to a single file.
+    let role = if listed.single { Role::TargetDirectory } else { Role::Directory };
+    let linked = is_link(&directory);
+    let directory = real(&directory);
+    let holder = directory.parent().filter(|_| linked).map(|holder| (holder, Role::TargetDirectory));
+    for (directory, role) in [(directory.as_path(), role)].into_iter().chain(holder) {
+        let metadata =
+            fs::metadata(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+        trust(directory, role, &metadata, rules)?;
     }
+    Ok(())
+}
+
+/// It was last written to longer ago, or at a time that tells nothing.
+fn is_older(metadata: &Metadata, time: Duration) -> bool {
+    metadata.modified().ok().and_then(|modified| modified.elapsed().ok()).is_none_or(|age| age >= time)
 }

@@ -1,22 +1,36 @@
 //! The inotify watch on the manifest directory: when to look, and which files to leave alone for a while.
+//!
+//! One inotify instance, whatever is watched. Directories are watched by their real paths, each once.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use async_channel::{Receiver, Sender};
 use futures_lite::future;
-use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind};
+use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind, RenameMode};
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use smol::Timer;
-use tracing::warn;
+use tracing::{info, warn};
 
-use super::scan::{self, DirStamp};
+use super::places::{Meaning, Places};
+use super::scan::{self, Writers};
 
 /// How long after its last write a file that is still open is left alone.
 const WRITING: Duration = Duration::from_secs(10);
-/// How long to wait for more after an event that says little.
+/// How long to wait for more after an event that says little, or where a second file belongs to the first.
 const SETTLE: Duration = Duration::from_millis(100);
+/// How many directories are watched at most; links into more of them are left to the rescan.
+const MAX_WATCHED: usize = 64;
+
+/// What inotify told.
+#[derive(Debug)]
+enum Told {
+    Event(EventKind, PathBuf),
+    /// Events were lost, by an overflow of the queue: anything may have happened.
+    Lost,
+}
 
 /// What an event says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,137 +41,251 @@ enum Hint {
     LookSoon,
     /// This file is being written to.
     Writing(PathBuf),
-    /// This file is whole again, or gone.
+    /// This file is whole again.
     Whole(PathBuf),
-    /// The directory itself is gone: the watch is dead.
-    Lost,
+    /// This file is gone; another may be on its way.
+    Gone(PathBuf),
+    /// A path leads elsewhere, or a directory is gone: what is watched must be found anew.
+    Moved,
 }
 
-/// What an event on a path of the watched directory says; `None` if it is nobody's business.
-fn hint(kind: &EventKind, path: &Path, dir: &Path) -> Option<Hint> {
-    if path == dir {
-        return match kind {
-            EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_)) => Some(Hint::Lost),
+/// What is of interest in the directories that are watched.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Interest {
+    /// The directory of the manifests, by its real path.
+    directory: Option<PathBuf>,
+    places: Places,
+}
+
+impl Interest {
+    /// What an event says; `None` if it is nobody's business.
+    fn hint(&self, kind: &EventKind, path: &Path) -> Option<Hint> {
+        let is_watched =
+            |path: &Path| self.directory.as_deref() == Some(path) || self.places.contains_key(path);
+        if is_watched(path) {
+            match kind {
+                EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_)) => return Some(Hint::Moved),
+                EventKind::Access(_) => return None,
+                _ if self.directory.as_deref() == Some(path) => return Some(Hint::Look),
+                _ => {}
+            }
+        }
+        let (directory, name) = (path.parent()?, path.file_name()?);
+        let meaning = self.places.get(directory).and_then(|names| names.get(name));
+        if meaning == Some(&Meaning::Way) && !matches!(kind, EventKind::Access(_)) {
+            return Some(Hint::Moved);
+        }
+        let name = name.to_string_lossy();
+        // `..data` and its like: links of manifests lead through them.
+        let of_interest = scan::is_name_of_interest(&name) || name.starts_with("..");
+        if meaning.is_none() && !(self.directory.as_deref() == Some(directory) && of_interest) {
+            return None;
+        }
+        match kind {
+            EventKind::Access(AccessKind::Close(AccessMode::Write))
+            | EventKind::Modify(ModifyKind::Name(RenameMode::To)) => Some(Hint::Whole(path.to_owned())),
+            EventKind::Modify(ModifyKind::Name(_)) | EventKind::Remove(_) => {
+                Some(Hint::Gone(path.to_owned()))
+            }
+            // Our own reading opens files.
             EventKind::Access(_) => None,
-            _ => Some(Hint::Look),
-        };
+            EventKind::Modify(ModifyKind::Data(_)) => Some(Hint::Writing(path.to_owned())),
+            EventKind::Modify(ModifyKind::Metadata(_)) => Some(Hint::Look),
+            _ => Some(Hint::LookSoon),
+        }
     }
-    let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-    // `..data` and its like: links of manifests lead through them.
-    if !scan::is_manifest_name(&name) && !name.starts_with("..") {
-        return None;
-    }
-    match kind {
-        EventKind::Access(AccessKind::Close(AccessMode::Write))
-        | EventKind::Modify(ModifyKind::Name(_))
-        | EventKind::Remove(_) => Some(Hint::Whole(path.to_owned())),
-        // Our own reading opens files.
-        EventKind::Access(_) => None,
-        EventKind::Modify(ModifyKind::Data(_)) => Some(Hint::Writing(path.to_owned())),
-        EventKind::Modify(ModifyKind::Metadata(_)) => Some(Hint::Look),
-        _ => Some(Hint::LookSoon),
+
+    /// The directories to watch.
+    fn directories(&self) -> BTreeSet<&Path> {
+        let places = self.places.keys().map(PathBuf::as_path);
+        self.directory.as_deref().into_iter().chain(places).take(MAX_WATCHED).collect()
     }
 }
 
 /// The watch, and what it has told.
 pub(super) struct Watch {
     watcher: Option<RecommendedWatcher>,
-    hints: Receiver<Hint>,
-    sender: Sender<Hint>,
-    /// The directory that is watched: a path can come to mean another one.
-    watched: Option<DirStamp>,
+    told: Receiver<Told>,
+    sender: Sender<Told>,
+    interest: Interest,
+    /// The directories that are watched, by device and inode: a path can come to mean another one.
+    watched: BTreeMap<PathBuf, (u64, u64)>,
     /// Files that somebody has open for writing, and when they were last written to.
     writing: BTreeMap<PathBuf, Instant>,
+    /// Files that were closed, or moved into place, since the last reading.
+    whole: BTreeSet<PathBuf>,
+    /// Files that were removed, or moved away, since the last reading.
+    gone: BTreeSet<PathBuf>,
+    /// When to look, for what was heard.
+    look: Option<Instant>,
+    /// How long the second file of a pair is waited for.
+    pause: Duration,
     complained: bool,
 }
 
 impl Watch {
-    pub(super) fn new() -> Self {
-        let (sender, hints) = async_channel::unbounded();
-        Self { watcher: None, hints, sender, watched: None, writing: BTreeMap::new(), complained: false }
+    /// Watches nothing yet. `pairs`: files come in pairs.
+    pub(super) fn new(pairs: bool) -> Self {
+        let (sender, told) = async_channel::unbounded();
+        Self {
+            watcher: None,
+            told,
+            sender,
+            interest: Interest::default(),
+            watched: BTreeMap::new(),
+            writing: BTreeMap::new(),
+            whole: BTreeSet::new(),
+            gone: BTreeSet::new(),
+            look: None,
+            // The other one is likely to follow.
+            pause: if pairs { SETTLE } else { Duration::ZERO },
+            complained: false,
+        }
     }
 
-    /// Watches the directory that the path means now; none if there is none. Blocking.
-    pub(super) fn follow(&mut self, path: &Path) -> Option<DirStamp> {
-        let dir = scan::directory_of(path);
-        let stamp = scan::dir_stamp(&dir);
-        if stamp.is_none() || stamp != self.watched {
-            self.watched = None;
-            self.watcher = None;
-            self.writing.clear();
+    /// Watches the directory of the manifests, if there is one, and all that it depends on. Blocking.
+    pub(super) fn follow(&mut self, directory: Option<PathBuf>, places: Places) {
+        self.interest = Interest { directory, places };
+        let identity = |path: &Path| std::fs::metadata(path).ok().map(|m| (m.dev(), m.ino()));
+        let wanted: BTreeMap<PathBuf, (u64, u64)> = self
+            .interest
+            .directories()
+            .into_iter()
+            .filter_map(|path| Some((path.to_owned(), identity(path)?)))
+            .collect();
+        // A path that means another directory now may have been dropped by the kernel already: begin anew.
+        if self.watched.iter().any(|(path, identity)| wanted.get(path).is_some_and(|now| now != identity)) {
+            self.drop_watcher();
         }
-        if stamp.is_some() && self.watcher.is_none() {
-            match self.start(&dir) {
-                Ok(watcher) => {
-                    self.watcher = Some(watcher);
-                    self.watched = stamp.clone();
-                    self.complained = false;
-                }
-                Err(error) if !self.complained => {
-                    warn!(path = %dir.display(), %error, "cannot watch the manifests; relying on the rescan");
-                    self.complained = true;
-                }
-                Err(_) => {}
+        if let Err(error) = self.rewatch(wanted) {
+            self.drop_watcher();
+            if !std::mem::replace(&mut self.complained, true) {
+                warn!(%error, "cannot watch the manifests; relying on the rescan");
             }
         }
-        stamp
     }
 
-    fn start(&self, dir: &Path) -> notify::Result<RecommendedWatcher> {
-        let (sender, watched) = (self.sender.clone(), dir.to_owned());
-        let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            let hints = match event {
-                Ok(event) if !event.need_rescan() => {
-                    event.paths.iter().filter_map(|path| hint(&event.kind, path, &watched)).collect()
-                }
-                // A lost event (an overflow of the queue) is a reason to look, too.
-                _ => vec![Hint::Look],
-            };
-            for hint in hints {
-                // The receiver lives as long as the watch.
-                let _ = sender.try_send(hint);
+    /// What is known of the files' writers. Asked once: what was whole then may not be any more.
+    pub(super) fn writers(&mut self) -> Writers {
+        let mut whole = std::mem::take(&mut self.whole);
+        // A writer may have begun since the wait was over. What became whole since then is for the next reading.
+        while let Ok(told) = self.told.try_recv() {
+            let hint = self.hear(told);
+            if let Some(Hint::Writing(path) | Hint::Gone(path)) = &hint {
+                whole.remove(path);
             }
-        })?;
-        watcher.watch(dir, RecursiveMode::NonRecursive)?;
-        Ok(watcher)
-    }
-
-    /// The files to leave alone: half of what they will say may be a manifest, too.
-    pub(super) fn being_written(&self) -> BTreeSet<PathBuf> {
-        self.writing.keys().cloned().collect()
+        }
+        let (writing, gone) = (self.writing.keys().cloned().collect(), std::mem::take(&mut self.gone));
+        Writers { writing, whole, gone, quiet: scan::QUIET }
     }
 
     /// Waits until there is a reason to look, or until the rescan is due.
     pub(super) async fn wait(&mut self, rescan: Duration) {
-        let mut due = Instant::now() + rescan;
-        while let Some(hint) = self.next(due).await {
-            match hint {
-                Hint::Look => due = Instant::now(),
-                Hint::LookSoon => due = due.min(Instant::now() + SETTLE),
-                Hint::Writing(path) => {
-                    self.writing.insert(path, Instant::now());
-                }
-                Hint::Whole(path) => {
-                    self.writing.remove(&path);
-                    due = Instant::now();
-                }
-                Hint::Lost => {
-                    self.watched = None;
-                    self.watcher = None;
-                    due = Instant::now();
-                }
-            }
-            // A writer that stopped without a word is not waited for.
-            if let Some(oldest) = self.writing.values().min() {
-                due = due.min(*oldest + WRITING);
-            }
+        let rescan = Instant::now() + rescan;
+        while let Some(told) = self.next(self.due(rescan)).await {
+            self.hear(told);
         }
+        self.look = None;
         self.writing.retain(|_, last| last.elapsed() < WRITING);
     }
 
-    /// The next hint; none once `due` has come and all that piled up was heard.
-    async fn next(&self, due: Instant) -> Option<Hint> {
-        let next = async { self.hints.recv().await.ok() };
+    /// Takes in what inotify told, and when to look because of it.
+    fn hear(&mut self, told: Told) -> Option<Hint> {
+        let hint = match told {
+            Told::Lost => {
+                info!("events of the manifests were lost; reading all of them");
+                Hint::Look
+            }
+            Told::Event(kind, path) => self.interest.hint(&kind, &path)?,
+        };
+        let now = Instant::now();
+        let look = match &hint {
+            Hint::Look => Some(now + self.pause),
+            Hint::LookSoon => Some(now + SETTLE),
+            Hint::Writing(path) => {
+                self.whole.remove(path);
+                self.writing.insert(path.clone(), now);
+                None
+            }
+            Hint::Whole(path) => {
+                self.writing.remove(path);
+                self.whole.insert(path.clone());
+                Some(now + self.pause)
+            }
+            Hint::Gone(path) => {
+                self.writing.remove(path);
+                self.whole.remove(path);
+                self.gone.insert(path.clone());
+                Some(now + self.pause)
+            }
+            Hint::Moved => {
+                self.drop_watcher();
+                Some(now)
+            }
+        };
+        self.look = self.look.into_iter().chain(look).min();
+        Some(hint)
+    }
+
+    /// When to look, if nothing more is heard.
+    fn due(&self, rescan: Instant) -> Instant {
+        // A writer that stopped without a word is not waited for.
+        let silent = self.writing.values().min().map(|oldest| *oldest + WRITING);
+        [self.look, silent].into_iter().flatten().fold(rescan, Instant::min)
+    }
+
+    /// Watches these, and nothing else.
+    fn rewatch(&mut self, wanted: BTreeMap<PathBuf, (u64, u64)>) -> notify::Result<()> {
+        if wanted.is_empty() {
+            self.drop_watcher();
+            return Ok(());
+        }
+        let mut watcher = match self.watcher.take() {
+            Some(watcher) => watcher,
+            None => self.start()?,
+        };
+        for path in self.watched.keys().filter(|path| !wanted.contains_key(*path)) {
+            // The kernel drops the watch of a directory that is gone by itself.
+            let _ = watcher.unwatch(path);
+        }
+        for path in wanted.keys().filter(|path| !self.watched.contains_key(*path)) {
+            watcher.watch(path, RecursiveMode::NonRecursive)?;
+        }
+        self.watcher = Some(watcher);
+        self.watched = wanted;
+        self.complained = false;
+        Ok(())
+    }
+
+    fn drop_watcher(&mut self) {
+        self.watcher = None;
+        self.watched.clear();
+    }
+
+    fn start(&self) -> notify::Result<RecommendedWatcher> {
+        let sender = self.sender.clone();
+        notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+            // The receiver lives as long as the watch.
+            match event {
+                Ok(event) if !event.need_rescan() => {
+                    // Reading is nobody's business, and we do it ourselves all the time.
+                    let close = EventKind::Access(AccessKind::Close(AccessMode::Write));
+                    if !event.kind.is_access() || event.kind == close {
+                        for path in event.paths {
+                            let _ = sender.try_send(Told::Event(event.kind, path));
+                        }
+                    }
+                }
+                _ => {
+                    let _ = sender.try_send(Told::Lost);
+                }
+            }
+        })
+    }
+
+    /// The next event; none once `due` has come and all that piled up was heard.
+    async fn next(&self, due: Instant) -> Option<Told> {
+        let next = async { self.told.recv().await.ok() };
         let late = async {
             Timer::at(due).await;
             None
@@ -168,7 +296,7 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
-    use notify::event::{CreateKind, DataChange, MetadataKind, RemoveKind, RenameMode};
+    use notify::event::{CreateKind, DataChange, MetadataKind, RemoveKind};
 
     use super::*;
 
@@ -178,23 +306,95 @@ mod tests {
         let close = EventKind::Access(AccessKind::Close(AccessMode::Write));
         let write = EventKind::Modify(ModifyKind::Data(DataChange::Any));
         let rename = EventKind::Modify(ModifyKind::Name(RenameMode::To));
+        let metadata = EventKind::Modify(ModifyKind::Metadata(MetadataKind::Any));
+        let create = EventKind::Create(CreateKind::File);
         let cases = [
             (close, "/d/a.yaml", Some(Hint::Whole(file()))),
             (EventKind::Access(AccessKind::Open(AccessMode::Any)), "/d/a.yaml", None),
             (EventKind::Access(AccessKind::Close(AccessMode::Read)), "/d/a.yaml", None),
-            (EventKind::Create(CreateKind::File), "/d/a.yaml", Some(Hint::LookSoon)),
+            (create, "/d/a.yaml", Some(Hint::LookSoon)),
             (write, "/d/a.yaml", Some(Hint::Writing(file()))),
             (rename, "/d/a.yaml", Some(Hint::Whole(file()))),
             (rename, "/d/..data", Some(Hint::Whole("/d/..data".into()))),
-            (EventKind::Modify(ModifyKind::Metadata(MetadataKind::Any)), "/d/a.yaml", Some(Hint::Look)),
-            (EventKind::Remove(RemoveKind::File), "/d/a.yaml", Some(Hint::Whole(file()))),
+            (metadata, "/d/a.yaml", Some(Hint::Look)),
+            (EventKind::Modify(ModifyKind::Name(RenameMode::From)), "/d/a.yaml", Some(Hint::Gone(file()))),
+            (EventKind::Remove(RemoveKind::File), "/d/a.yaml", Some(Hint::Gone(file()))),
+            (close, "/d/a.yaml.minisig", Some(Hint::Whole("/d/a.yaml.minisig".into()))),
+            (close, "/d/notes.minisig", None),
             (close, "/d/notes.log", None),
             (write, "/d/.a.yaml.swp", None),
-            (EventKind::Remove(RemoveKind::Folder), "/d", Some(Hint::Lost)),
-            (rename, "/d", Some(Hint::Lost)),
+            (metadata, "/d", Some(Hint::Look)),
+            (EventKind::Remove(RemoveKind::Folder), "/d", Some(Hint::Moved)),
+            (rename, "/d", Some(Hint::Moved)),
+            // What the path depends on elsewhere.
+            (rename, "/etc/link", Some(Hint::Moved)),
+            (create, "/etc/link", Some(Hint::Moved)),
+            (close, "/etc/other", None),
+            (create, "/etc/a.yaml", None),
+            (close, "/t/target", Some(Hint::Whole("/t/target".into()))),
+            (write, "/t/target", Some(Hint::Writing("/t/target".into()))),
+            (metadata, "/t", None),
+            (EventKind::Remove(RemoveKind::Folder), "/t", Some(Hint::Moved)),
         ];
+        let names = |name: &str, meaning| BTreeMap::from([(name.into(), meaning)]);
+        let interest = Interest {
+            directory: Some("/d".into()),
+            places: Places::from([
+                ("/etc".into(), names("link", Meaning::Way)),
+                ("/t".into(), names("target", Meaning::Contents)),
+            ]),
+        };
         for (kind, path, expect) in cases {
-            assert_eq!(hint(&kind, Path::new(path), Path::new("/d")), expect, "{kind:?} {path}");
+            assert_eq!(interest.hint(&kind, Path::new(path)), expect, "{kind:?} {path}");
         }
+    }
+    #[test]
+    fn what_was_told_since_the_wait_counts_for_the_reading() {
+        let file = PathBuf::from("/d/a.yaml");
+        let close = EventKind::Access(AccessKind::Close(AccessMode::Write));
+        let write = EventKind::Modify(ModifyKind::Data(DataChange::Any));
+        let remove = EventKind::Remove(RemoveKind::File);
+        // What was heard during the wait, what was told since, then: is it written, whole, was it removed?
+        let cases = [
+            ("a writer begins", vec![], vec![write], (true, false, false)),
+            ("and again", vec![close], vec![write], (true, false, false)),
+            ("another file takes its place", vec![close], vec![remove], (false, false, true)),
+            ("its end counts for the next reading", vec![write], vec![close], (false, false, false)),
+            ("and is whole already", vec![], vec![remove, write, close], (false, false, true)),
+            ("nothing", vec![close], vec![], (false, true, false)),
+            ("it goes on", vec![write], vec![], (true, false, false)),
+        ];
+        for (name, heard, told, expect) in cases {
+            let mut watch = Watch::new(false);
+            watch.interest.directory = Some("/d".into());
+            for kind in heard {
+                watch.hear(Told::Event(kind, file.clone()));
+            }
+            for kind in &told {
+                watch.sender.try_send(Told::Event(*kind, file.clone())).unwrap();
+            }
+            let writers = watch.writers();
+            let found = [writers.writing, writers.whole, writers.gone].map(|files| files.contains(&file));
+            assert_eq!(<(bool, bool, bool)>::from(found), expect, "{name}");
+            assert!(watch.writers().gone.is_empty(), "{name}: asked once");
+        }
+    }
+
+    #[test]
+    fn what_was_told_during_a_reading_is_looked_at_soon() {
+        let mut watch = Watch::new(true);
+        watch.interest.directory = Some("/d".into());
+        let rescan = Instant::now() + Duration::from_secs(3600);
+        assert_eq!(watch.due(rescan), rescan);
+        let told = |kind| Told::Event(kind, "/d/a.yaml".into());
+        let write = EventKind::Modify(ModifyKind::Data(DataChange::Any));
+        watch.sender.try_send(told(write)).unwrap();
+        watch.writers();
+        assert!(watch.due(rescan) <= Instant::now() + WRITING, "a writer that stops is not waited for");
+        watch.sender.try_send(told(EventKind::Access(AccessKind::Close(AccessMode::Write)))).unwrap();
+        watch.writers();
+        let due = watch.due(rescan);
+        assert!(due <= Instant::now() + SETTLE, "the end of the writer");
+        assert_eq!(watch.writers().whole.len(), 1);
     }
 }

@@ -1,0 +1,250 @@
+//! The manifest URL: asked again and again, with what was last good kept on disk.
+//!
+//! Owns the requests, their pace and the files of the last good contents. What the contents come to is decided in
+//! [`judge`], when to ask again in [`pace`], what an answer is in [`reading`]. A server that does not answer, or
+//! answers with something else, changes nothing.
+
+mod fetch;
+mod judge;
+mod keep;
+mod network;
+mod pace;
+mod reading;
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use async_channel::Sender;
+use futures_lite::future;
+use hyper::header::HeaderMap;
+use smol::Timer;
+use tracing::{debug, info, warn};
+
+use crate::http::{Cause, Client, PlainText, Tls, Url};
+use crate::pod::decode::list::decode_list;
+use crate::runtime::chain;
+use crate::signature::{Newest, accepts, digest};
+use crate::source::dir::{Trust, read_key};
+use crate::state::Store;
+use crate::sync_loop::Event;
+use crate::view::{Outcome, Verdict};
+use fetch::{Body, FetchError, Fetched, fetch};
+use judge::{Change, Failure, Judge, Judged, Reading};
+use keep::{Kept, origin};
+use network::Network;
+use pace::{Ended, Next, next};
+use reading::Validators;
+
+/// However often the network changes, requests are this far apart: an eighth of the delay, within these bounds.
+const BREATH: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(5);
+const BREATH_PART: u32 = 8;
+
+/// What the source is told.
+#[derive(Debug, Clone)]
+pub struct HttpSource {
+    /// The URL.
+    pub url: Url,
+    /// Headers for it, and for nobody else.
+    pub headers: HeaderMap,
+    /// How often to ask.
+    pub period: Duration,
+    /// Who may be asked in plain text.
+    pub plain_text: PlainText,
+    /// How the server is known, and how it knows us.
+    pub tls: Tls,
+    /// The file of the key that must have signed the contents.
+    pub public_key: Option<PathBuf>,
+    /// Whose key is believed.
+    pub trust: Trust,
+    /// The node's name, for the pods' identity.
+    pub node_name: String,
+    /// Unknown fields are refused.
+    pub strict: bool,
+    /// Where the last good contents are kept.
+    pub store: Store,
+}
+
+/// Asks until the inbox is closed.
+pub async fn run_http(source: HttpSource, client: Client, inbox: Sender<Event>) {
+    let (period, url) = (source.period, source.url.clone());
+    let mut state = smol::unblock(move || State::load(source)).await;
+    let kept = state.judge.snapshot();
+    if !kept.pods.is_empty() {
+        info!(%url, pods = kept.pods.len(), "pods as the URL last held them");
+        if inbox.send(Event::Config(kept)).await.is_err() {
+            return;
+        }
+    }
+    let mut failures = 0;
+    let mut network = None;
+    while !inbox.is_closed() {
+        let asked = Instant::now();
+        let fetched = fetch(&state.source, &client, &state.validators, state.signer.as_deref()).await;
+        // Contents may be large, and the disk slow: nobody else waits for them.
+        let judged;
+        (state, judged) = smol::unblock(move || state.take_in(fetched)).await;
+        judged.changes.iter().for_each(|change| log(&url, change));
+        if let Some(snapshot) = judged.snapshot
+            && inbox.send(Event::Config(snapshot)).await.is_err()
+        {
+            return;
+        }
+        let ended = match judged.failure {
+            None => {
+                failures = 0;
+                Ended::Well
+            }
+            Some(Failure { cause, .. }) => {
+                failures += 1;
+                Ended::Failed { times: failures, cause }
+            }
+        };
+        match next(period, ended, fastrand::f64()) {
+            Next::After(delay) => {
+                network = None;
+                Timer::after(delay).await;
+            }
+            Next::AfterOrNetwork(delay) => {
+                // Kept open over the requests in between: what changes during one counts for the next.
+                network = network.or_else(|| Network::open().ok());
+                wait(delay, asked, network.as_ref()).await;
+            }
+        }
+    }
+}
+
+/// Waits until it is time, or the network has changed since.
+async fn wait(delay: Duration, asked: Instant, network: Option<&Network>) {
+    let changed = async {
+        let told = match network {
+            Some(network) => network.changed().await.is_ok(),
+            None => false,
+        };
+        if !told {
+            future::pending::<()>().await;
+        }
+        let breath = (delay / BREATH_PART).clamp(*BREATH.start(), *BREATH.end());
+        Timer::after(breath.saturating_sub(asked.elapsed())).await;
+        debug!("the network has changed: asking the URL again");
+    };
+    let timer = async {
+        Timer::after(delay).await;
+    };
+    future::or(timer, changed).await;
+}
+
+/// What is carried from one request to the next.
+struct State {
+    source: HttpSource,
+    judge: Judge,
+    kept: Kept,
+    /// Of the contents that were taken last.
+    validators: Validators,
+    /// Their digest.
+    taken: Option<String>,
+    /// The key that signed them.
+    signer: Option<String>,
+}
+
+impl State {
+    /// Reads what an earlier agent left. Blocking.
+    fn load(source: HttpSource) -> Self {
+        let key = source.public_key.as_deref().map(|path| read_key(path, source.trust.own_uid()));
+        // A key that cannot be read is said with the first request; until then it vouches for nobody.
+        let trusted = |signer: Option<&str>| match (&key, signer) {
+            (None, _) => true,
+            (Some(Ok(key)), Some(signer)) => key.to_string() == signer,
+            (Some(_), _) => false,
+        };
+        let origin = origin(&source.node_name, source.strict);
+        let (kept, held) =
+            Kept::load(source.store.clone(), &source.url.without_credentials(), &origin, trusted);
+        let judge = Judge::new(source.url.to_string(), held);
+        Self { source, judge, kept, validators: Validators::default(), taken: None, signer: None }
+    }
+
+    /// Decodes, judges and keeps. Takes its time with large contents.
+    fn take_in(mut self, fetched: Result<Fetched, FetchError>) -> (Self, Judged) {
+        let judged = match fetched {
+            Err(error) => self.fail(&error, error.cause()),
+            Ok(Fetched::Same) => self.judge.apply(Reading::Same),
+            Ok(Fetched::Body(body)) => self.judge_body(*body),
+        };
+        if judged.failure.is_none() {
+            self.kept.keep(self.judge.held(), self.signer.as_deref());
+        }
+        (self, judged)
+    }
+
+    fn judge_body(&mut self, body: Body) -> Judged {
+        let Body { bytes, validators, signed } = body;
+        let sha256 = digest(&bytes);
+        if let Some((key, trusted)) = &signed
+            && let Err(error) = accepts(self.kept.newest(key), trusted.serial, &sha256)
+        {
+            return self.fail(&FetchError::Signature(error), Cause::Other);
+        }
+        let known = self.taken.as_ref() == Some(&sha256);
+        let reading = if known {
+            Reading::Same
+        } else {
+            match decode_list(&bytes, &origin(&self.source.node_name, self.source.strict)) {
+                Ok(items) => Reading::Items(items),
+                Err(refusal) => Reading::Failed(Failure { reason: refusal.to_string(), cause: Cause::Other }),
+            }
+        };
+        let judged = self.judge.apply(reading);
+        if judged.failure.is_some() {
+            return judged;
+        }
+        let serial = signed.as_ref().and_then(|(_, trusted)| trusted.serial);
+        if !known {
+            info!(url = %self.source.url, sha256, serial, "new contents of the URL");
+        }
+        if let (Some((key, _)), Some(serial)) = (&signed, serial) {
+            self.kept.keep_newest(key, Newest { serial, sha256: sha256.clone() });
+        }
+        self.signer = signed.map(|(key, _)| key.to_string());
+        self.validators = validators;
+        self.taken = Some(sha256);
+        judged
+    }
+
+    fn fail(&mut self, error: &FetchError, cause: Cause) -> Judged {
+        self.judge.apply(Reading::Failed(Failure { reason: chain(error), cause }))
+    }
+}
+
+/// Each change of mind is said once.
+fn log(url: &Url, change: &Change) {
+    match change {
+        Change::Failed(reason) => {
+            warn!(%url, reason, "cannot take pods from the URL; what runs stays as it is");
+        }
+        Change::Recovered => info!(%url, "taking pods from the URL again"),
+        Change::Removed(pod) => info!(%url, %pod, "manifest is gone"),
+        Change::Verdict(Verdict {
+            origin,
+            document,
+            item,
+            outcome: Outcome::Accepted { pod, warnings },
+            ..
+        }) => {
+            info!(origin, document, item, %pod, "manifest accepted");
+            for warning in warnings {
+                warn!(origin, document, item, %pod, "{warning}");
+            }
+        }
+        Change::Verdict(Verdict { origin, document, item, outcome: Outcome::Refused(refusal), .. }) => {
+            let (place, field) = (refusal.first.place, &refusal.first.field);
+            let (line, column) = (place.map(|p| p.line), place.map(|p| p.column));
+            let reason = refusal.reason();
+            warn!(origin, document, item, field, reason, line, column, "manifest refused");
+        }
+        // These are found out where sources meet.
+        Change::Verdict(Verdict {
+            outcome: Outcome::Unchanged { .. } | Outcome::Shadowed { .. }, ..
+        }) => {}
+    }
+}

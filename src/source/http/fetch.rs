@@ -1,0 +1,157 @@
+//! One look at the URL: the contents, and the signature beside them where a key is given.
+
+use std::time::Duration;
+
+use hyper::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderValue};
+use smol::Timer;
+
+use super::HttpSource;
+use super::reading::{AnswerError, Contents, Validators, read};
+use crate::http::{BodyLimit, Cause, Client, HttpError, Redirects, Request, Response, Url};
+use crate::pod::decode::MAX_MANIFEST;
+use crate::signature::{EXTENSION, MAX_SIGNATURE, PublicKey, SignatureError, Trusted};
+use crate::source::dir::{KeyError, read_key};
+
+/// As kubelet's: the time for one request, redirects included.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// More redirects in a row are a loop.
+const MOST_REDIRECTS: usize = 5;
+/// Contents and signature are put there one after the other: how often, and how long, to wait for the other.
+const ATTEMPTS: usize = 4;
+const BETWEEN: Duration = Duration::from_secs(1);
+
+/// Contents that were asked for and may count.
+#[derive(Debug)]
+pub(super) enum Fetched {
+    /// The same as those that were taken last.
+    Same,
+    /// These.
+    Body(Box<Body>),
+}
+
+/// New contents.
+#[derive(Debug)]
+pub(super) struct Body {
+    /// Unpacked.
+    pub(super) bytes: Vec<u8>,
+    /// What to ask by next time, if they are taken.
+    pub(super) validators: Validators,
+    /// The key, and what its signature says, where one is asked for.
+    pub(super) signed: Option<(PublicKey, Trusted)>,
+}
+
+/// Why there are no contents.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FetchError {
+    /// No answer.
+    #[error(transparent)]
+    Http(#[from] HttpError),
+    /// An answer that is none.
+    #[error(transparent)]
+    Answer(#[from] AnswerError),
+    /// There is no key to check signatures with.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// There is no signature.
+    #[error("not signed: {url} has status {status}")]
+    Unsigned {
+        /// Where it should be.
+        url: Url,
+        /// What the server says.
+        status: u16,
+    },
+    /// The signature does not prove what it should.
+    #[error("refused for its signature")]
+    Signature(#[from] SignatureError),
+}
+
+impl FetchError {
+    /// What the failure depends on.
+    pub(super) fn cause(&self) -> Cause {
+        match self {
+            FetchError::Http(error) => error.cause(),
+            _ => Cause::Other,
+        }
+    }
+
+    /// What this looks like while somebody puts new contents there, and the signature has yet to follow.
+    fn may_be_halfway(&self) -> bool {
+        matches!(self, FetchError::Unsigned { .. } | FetchError::Signature(SignatureError::Tampered))
+    }
+}
+
+/// Looks, with the validators of what was taken last, and the key that signed it.
+pub(super) async fn fetch(
+    source: &HttpSource,
+    client: &Client,
+    validators: &Validators,
+    signer: Option<&str>,
+) -> Result<Fetched, FetchError> {
+    let mut attempts = 1..;
+    loop {
+        match look(source, client, validators, signer).await {
+            Err(error) if error.may_be_halfway() && attempts.next() < Some(ATTEMPTS) => {
+                Timer::after(BETWEEN).await;
+            }
+            ended => return ended,
+        }
+    }
+}
+
+/// What is slow, the disk and the arithmetic of large contents, is done where nobody waits for it.
+async fn look(
+    source: &HttpSource,
+    client: &Client,
+    validators: &Validators,
+    signer: Option<&str>,
+) -> Result<Fetched, FetchError> {
+    // Read anew each time: it is small, and a new key counts at once.
+    let key = match (source.public_key.clone(), source.trust.own_uid()) {
+        (None, _) => None,
+        (Some(path), own_uid) => Some(smol::unblock(move || read_key(&path, own_uid)).await?),
+    };
+    let asked = validators.vouched(signer, key.as_ref().map(PublicKey::to_string).as_deref());
+    let response = get(source, client, &source.url, asked.headers(), MAX_MANIFEST).await?;
+    let (bytes, validators) = match smol::unblock(move || read(response, &asked, MAX_MANIFEST)).await? {
+        Contents::Same => return Ok(Fetched::Same),
+        Contents::Body { bytes, validators } => (bytes, validators),
+    };
+    let Some(key) = key else {
+        return Ok(Fetched::Body(Box::new(Body { bytes, validators, signed: None })));
+    };
+    let url = source.url.with_suffix(&format!(".{EXTENSION}"));
+    let response = get(source, client, &url, HeaderMap::new(), MAX_SIGNATURE).await?;
+    let signature = match (response.status, read(response, &Validators::default(), MAX_SIGNATURE)) {
+        (200, Ok(Contents::Body { bytes, .. })) => {
+            String::from_utf8(bytes).map_err(|_| SignatureError::Malformed)?
+        }
+        (status, _) => return Err(FetchError::Unsigned { url, status }),
+    };
+    smol::unblock(move || {
+        let trusted = key.verify(&bytes, &signature)?;
+        Ok(Fetched::Body(Box::new(Body { bytes, validators, signed: Some((key, trusted)) })))
+    })
+    .await
+}
+
+async fn get(
+    source: &HttpSource,
+    client: &Client,
+    url: &Url,
+    mut headers: HeaderMap,
+    max_body: usize,
+) -> Result<Response, HttpError> {
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+    let mut secrets = source.headers.clone();
+    if !secrets.contains_key(AUTHORIZATION)
+        && let Some(credentials) = url.authorization()
+        && let Ok(mut value) = HeaderValue::try_from(credentials)
+    {
+        value.set_sensitive(true);
+        secrets.insert(AUTHORIZATION, value);
+    }
+    let (url, body, tls) = (url.clone(), BodyLimit::Whole(max_body), source.tls.clone());
+    let request = Request { url, headers, secrets, deadline: DEADLINE, body, tls };
+    let redirects = Redirects::AnyHost { most: MOST_REDIRECTS, plain_text: source.plain_text };
+    client.get(&request, &redirects).await
+}

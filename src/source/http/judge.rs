@@ -1,0 +1,329 @@
+//! What the contents of the URL come to: the last good version of each pod, and one pod per name. Pure.
+//!
+//! Invariants: a request that fails changes nothing; a pod that turns bad keeps its last good version; a pod goes only
+//! when contents in which every part is known by name no longer hold it; of two pods of one name the first stays, and
+//! of two of one UID the one that has it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::http::Cause;
+use crate::pod::decode::Decoded;
+use crate::pod::decode::list::{Item, Place};
+use crate::pod::finding::{Finding, Refusal};
+use crate::pod::{Pod, PodName, PodUid, Source};
+use crate::pod_config::Snapshot;
+use crate::view::{Outcome, Verdict};
+
+/// More pods than any machine runs; what follows from contents costs no more than this many times one.
+const MOST_ITEMS: usize = 5000;
+
+/// What one request came to.
+#[derive(Debug)]
+pub(super) enum Reading {
+    /// Nothing that counts.
+    Failed(Failure),
+    /// The same contents as those that were judged last.
+    Same,
+    /// Contents, taken apart.
+    Items(Vec<Item>),
+}
+
+/// Why nothing counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Failure {
+    /// In words.
+    pub(super) reason: String,
+    /// What it depends on.
+    pub(super) cause: Cause,
+}
+
+/// A change of mind, to be said once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Change {
+    /// The contents cannot be had any more, or for another reason.
+    Failed(String),
+    /// The contents can be had again.
+    Recovered,
+    /// A pod is gone.
+    Removed(PodName),
+    /// A part of the contents is judged differently, or again.
+    Verdict(Verdict),
+}
+
+/// What follows from a reading.
+#[derive(Debug)]
+pub(super) struct Judged {
+    /// To be said.
+    pub(super) changes: Vec<Change>,
+    /// There when anything changed.
+    pub(super) snapshot: Option<Snapshot>,
+    /// There when the reading was none.
+    pub(super) failure: Option<Failure>,
+}
+
+/// A pod that counts.
+#[derive(Debug, Clone)]
+pub(super) struct Held {
+    /// The pod.
+    pub(super) pod: Arc<Pod>,
+    /// Its manifest as JSON, for the disk.
+    pub(super) manifest: Arc<str>,
+}
+
+/// What is known of the URL.
+#[derive(Debug)]
+pub(super) struct Judge {
+    /// The URL, as it may be shown.
+    url: String,
+    held: BTreeMap<PodName, Held>,
+    verdicts: Vec<Verdict>,
+    /// All that the URL holds is accounted for in `held`.
+    complete: bool,
+    /// What was last said of it.
+    failed: Option<String>,
+    spoken: bool,
+}
+
+impl Judge {
+    /// What an earlier agent held is held, until the URL says otherwise.
+    pub(super) fn new(url: String, kept: impl IntoIterator<Item = Held>) -> Self {
+        let held: BTreeMap<_, _> = kept.into_iter().map(|held| (held.pod.name.clone(), held)).collect();
+        // Where they stood is not kept: they are as a list of their own.
+        let verdict = |(index, pod): (usize, &PodName)| Verdict {
+            source: Source::Http,
+            origin: url.clone(),
+            document: 1,
+            item: Some(index),
+            outcome: Outcome::Accepted { pod: pod.clone(), warnings: Vec::new() },
+        };
+        let verdicts = held.keys().enumerate().map(verdict).collect();
+        Self { url, held, verdicts, complete: false, failed: None, spoken: false }
+    }
+
+    /// The pods that count.
+    pub(super) fn held(&self) -> impl Iterator<Item = &Held> + Clone {
+        self.held.values()
+    }
+
+    /// Takes in a reading.
+    pub(super) fn apply(&mut self, reading: Reading) -> Judged {
+        let items = match reading {
+            Reading::Failed(failure) => return self.fail(failure),
+            Reading::Same => return self.succeed(Vec::new()),
+            Reading::Items(items) => items,
+        };
+        if let Some(reason) = too_many(&items).or_else(|| stranger(&items)) {
+            return self.fail(Failure { reason, cause: Cause::Other });
+        }
+        let settled = settle(&self.url, &self.held, items);
+        let mut changes = Vec::new();
+        for name in self.held.keys().filter(|name| !settled.held.contains_key(*name)) {
+            changes.push(Change::Removed(name.clone()));
+        }
+        let before: BTreeSet<_> =
+            self.verdicts.iter().map(|verdict| verdict.outcome.without_places()).collect();
+        for verdict in &settled.verdicts {
+            let said = before.contains(&verdict.outcome.without_places());
+            let edited = matches!(&verdict.outcome, Outcome::Accepted { pod, .. }
+                if self.held.get(pod).map(|held| &held.pod.hash) != settled.held.get(pod).map(|held| &held.pod.hash));
+            if !said || edited {
+                changes.push(Change::Verdict(verdict.clone()));
+            }
+        }
+        // Also what is said no more must leave the view.
+        let changed = self.verdicts != settled.verdicts || self.complete != settled.complete;
+        Settled { held: self.held, verdicts: self.verdicts, complete: self.complete } = settled;
+        self.spoken &= !changed;
+        self.succeed(changes)
+    }
+
+    fn fail(&mut self, failure: Failure) -> Judged {
+        let new = self.failed.as_ref() != Some(&failure.reason);
+        let changes = if new { vec![Change::Failed(failure.reason.clone())] } else { Vec::new() };
+        self.failed = Some(failure.reason.clone());
+        let snapshot = new.then(|| self.snapshot());
+        Judged { changes, snapshot, failure: Some(failure) }
+    }
+
+    fn succeed(&mut self, mut changes: Vec<Change>) -> Judged {
+        if self.failed.take().is_some() {
+            changes.push(Change::Recovered);
+        }
+        let changed = !self.spoken || !changes.is_empty();
+        self.spoken = true;
+        let snapshot = changed.then(|| self.snapshot());
+        Judged { changes, snapshot, failure: None }
+    }
+
+    /// All that is known now.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let whole = self.failed.iter().map(|reason| Verdict {
+            source: Source::Http,
+            origin: self.url.clone(),
+            document: 0,
+            item: None,
+            outcome: Outcome::Refused(Finding::whole(reason.clone()).into()),
+        });
+        Snapshot {
+            source: Source::Http,
+            pods: self.held.values().map(|held| held.pod.clone()).collect(),
+            complete: self.complete,
+            verdicts: whole.chain(self.verdicts.iter().cloned()).collect(),
+        }
+    }
+}
+
+fn too_many(items: &[Item]) -> Option<String> {
+    let count = items.len();
+    (count > MOST_ITEMS).then(|| format!("holds {count} pods, more than {MOST_ITEMS}"))
+}
+
+/// Why none of this was put there for us, if so: a page of a proxy, an object of another kind.
+fn stranger(items: &[Item]) -> Option<String> {
+    let refusal = items.first()?.decoded.as_ref().err()?;
+    items.iter().all(|item| item.name.is_none()).then(|| refusal.to_string())
+}
+
+struct Settled {
+    held: BTreeMap<PodName, Held>,
+    verdicts: Vec<Verdict>,
+    complete: bool,
+}
+
+/// When a pod may claim its name and its UID: nobody takes those of one that is held.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Round {
+    /// It has both; or it is a last good version, and the contents hold no other.
+    Incumbent,
+    /// It has the name.
+    Changed,
+    /// A last good version in place of one that may not have what it wants.
+    Returned,
+    /// It has neither.
+    Newcomer,
+}
+
+/// Who claims.
+enum Claimant<'a> {
+    /// A part of the contents, by its index.
+    Item(usize, &'a Pod),
+    LastGood(&'a Held),
+}
+
+/// Who counts, after contents that hold these.
+fn settle(url: &str, before: &BTreeMap<PodName, Held>, items: Vec<Item>) -> Settled {
+    // A part that cannot be told by name may be any of those that seem to be gone.
+    let nameless = items.iter().any(|item| item.name.is_none());
+    let names: BTreeSet<PodName> = items.iter().filter_map(|item| item.name.clone()).collect();
+    let mut owners = Owners::default();
+    let mut clashes = BTreeMap::new();
+    let mut held = BTreeMap::new();
+    for claimant in claimants(before, &items, |name| nameless || names.contains(name)) {
+        match claimant {
+            Claimant::Item(index, pod) => {
+                if let Err(refusal) = owners.claim(pod, || shown(url, items[index].place)) {
+                    clashes.insert(index, refusal);
+                }
+            }
+            Claimant::LastGood(last_good) => {
+                let name = &last_good.pod.name;
+                if owners.claim(&last_good.pod, || format!("the last good version of {name}")).is_ok() {
+                    held.insert(name.clone(), last_good.clone());
+                }
+            }
+        }
+    }
+    let mut verdicts = Vec::new();
+    for (index, item) in items.into_iter().enumerate() {
+        let outcome = match (item.decoded, clashes.remove(&index)) {
+            (Ok(decoded), None) => accept(&mut held, before, decoded, &item.manifest.to_string()),
+            (Ok(_), Some(refusal)) | (Err(refusal), _) => Outcome::Refused(refusal),
+        };
+        verdicts.push(Verdict {
+            source: Source::Http,
+            origin: url.to_owned(),
+            document: item.place.document.unwrap_or(1),
+            item: item.place.item,
+            outcome,
+        });
+    }
+    let complete = !nameless && names.iter().all(|name| held.contains_key(name));
+    Settled { held, verdicts, complete }
+}
+
+/// All who claim, in their order; `is_there` tells which names the contents hold, or may hold.
+fn claimants<'a>(
+    before: &'a BTreeMap<PodName, Held>,
+    items: &'a [Item],
+    is_there: impl Fn(&PodName) -> bool,
+) -> impl Iterator<Item = Claimant<'a>> {
+    let mut good = BTreeSet::new();
+    let mut all = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        let Ok(Decoded { pod, .. }) = &item.decoded else { continue };
+        // Of two of one name the first counts, whichever is known.
+        let first = good.insert(&pod.name);
+        let round = match before.get(&pod.name) {
+            Some(known) if first && known.pod.uid == pod.uid => Round::Incumbent,
+            Some(_) => Round::Changed,
+            None => Round::Newcomer,
+        };
+        all.push((round, Claimant::Item(index, pod)));
+    }
+    for (name, last_good) in before.iter().filter(|(name, _)| is_there(name)) {
+        let round = if good.contains(name) { Round::Returned } else { Round::Incumbent };
+        all.push((round, Claimant::LastGood(last_good)));
+    }
+    all.sort_by_key(|(round, _)| *round);
+    all.into_iter().map(|(_, claimant)| claimant)
+}
+
+/// A part of the contents, in words.
+fn shown(url: &str, place: Place) -> String {
+    let place = place.to_string();
+    if place.is_empty() { url.to_owned() } else { format!("{url} {place}") }
+}
+
+fn accept(
+    held: &mut BTreeMap<PodName, Held>,
+    before: &BTreeMap<PodName, Held>,
+    decoded: Decoded,
+    manifest: &str,
+) -> Outcome {
+    let name = decoded.pod.name.clone();
+    let warnings = decoded.warnings;
+    // The same instance read again is the pod that is known.
+    let known = before.get(&name).filter(|b| b.pod.hash == decoded.pod.hash && b.pod.uid == decoded.pod.uid);
+    let new =
+        known.cloned().unwrap_or_else(|| Held { pod: Arc::new(decoded.pod), manifest: manifest.into() });
+    held.insert(name.clone(), new);
+    Outcome::Accepted { pod: name, warnings }
+}
+
+/// Which part has which name and UID: two pods with one UID would share their directories.
+#[derive(Default)]
+struct Owners {
+    names: BTreeMap<PodName, String>,
+    uids: BTreeMap<PodUid, String>,
+}
+
+impl Owners {
+    fn claim(&mut self, pod: &Pod, claimant: impl Fn() -> String) -> Result<(), Refusal> {
+        let clash = |field: &str, what: String, owner: &str| {
+            Err(Finding::new(field, format!("{what} is already defined by {owner}")).into())
+        };
+        if let Some(owner) = self.names.get(&pod.name) {
+            return clash("metadata.name", format!("pod {}", pod.name), owner);
+        }
+        if let Some(owner) = self.uids.get(&pod.uid) {
+            return clash("metadata.uid", format!("UID {}", pod.uid), owner);
+        }
+        self.names.insert(pod.name.clone(), claimant());
+        self.uids.insert(pod.uid.clone(), claimant());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
