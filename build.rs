@@ -2,7 +2,13 @@
 
 use std::error::Error;
 
-const FILES: [&str; 3] = ["cri/api.proto", "containerd/events_service.proto", "containerd/task_events.proto"];
+const FILES: [&str; 5] = [
+    "cri/api.proto",
+    "containerd/events_service.proto",
+    "containerd/task_events.proto",
+    "containerd/tasks_service.proto",
+    "grpc/health.proto",
+];
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");

@@ -19,20 +19,26 @@ use tracing::{info, warn};
 
 use crate::backoff::Backoff;
 use crate::config::Config;
-use crate::cri::{CriClient, CriError, Endpoint, EndpointError, Timeouts, spawn_tokio_thread};
+use crate::cri::{CriClient, CriError, Endpoint, EndpointError, Reactor, Timeouts, spawn_tokio_thread};
 use crate::gc::run_housekeeping;
+use crate::http::Client;
 use crate::metrics::Metrics;
 use crate::plan::Wish;
 use crate::pleg::run_pleg;
 use crate::pod::dns::ClusterDns;
 use crate::pod::{PodName, Source};
-use crate::pod_worker::{Context, run_pod_worker};
-use crate::runtime::{Dirs, Runtime};
-use crate::server::{Endpoints, HealthCheck, Listening, Port, ServerError, start_plain};
-use crate::source::dir::{DirSource, run_dir};
+use crate::pod_worker::{Context, Records, run_pod_worker};
+use crate::probe::Prober;
+use crate::record::Remembered;
+use crate::runtime::probes::EXEC_WIDTH;
+use crate::runtime::{Dirs, Fallback, Images, NodeIps, PullSettings, Runtime};
+use crate::server::{Endpoints, HealthCheck, Listening, Port, ProbeReports, ServerError, start_plain};
+use crate::source::dir::{DirSource, Signing, Trust, run_dir};
+use crate::source::http::{HttpSource, run_http};
+use crate::state::Store;
 use crate::sync_loop::{Command, Event, SyncLoop};
 use crate::systemd::{Notifier, watchdog_interval};
-use crate::view::Published;
+use crate::view::{Outcome, Published, Verdict, diff_verdicts};
 
 /// A loop that does not answer within this time does not turn.
 const PING_DEADLINE: Duration = Duration::from_secs(5);
@@ -65,12 +71,15 @@ pub enum AgentError {
 pub fn run(config: &Config) -> Result<(), AgentError> {
     let metrics = Arc::new(Metrics::new(&config.node_name));
     let executor = Arc::new(Executor::new());
-    let runtime = Arc::new(runtime(config, metrics.clone(), executor.clone())?);
+    let reactor = spawn_tokio_thread().map_err(AgentError::Thread)?;
+    let client = Client::new(reactor.clone());
+    let runtime = Arc::new(runtime(config, &reactor, client.clone(), metrics.clone(), executor.clone())?);
     let (inbox, events) = async_channel::unbounded();
     let view = Published::default();
     let signals = Signals::new([Signal::Term, Signal::Int]).map_err(AgentError::Signals)?;
 
     let mut sources = Vec::new();
+    let trust = if config.allow_unsafe_manifest_permissions { Trust::Anybody } else { Trust::Root };
     if let Some(path) = &config.pod_manifest_path {
         sources.push(Source::File);
         let source = DirSource {
@@ -78,8 +87,27 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
             rescan: config.file_check_frequency,
             node_name: config.node_name.clone(),
             strict: config.strict_manifests,
+            root_dir: config.root_dir.clone(),
+            trust,
+            signing: config.signed_files_key.clone().map_or(Signing::NotRequired, Signing::Required),
         };
         executor.spawn(run_dir(source, inbox.clone())).detach();
+    }
+    if let Some(url) = &config.manifest_url {
+        sources.push(Source::Http);
+        let source = HttpSource {
+            url: url.clone(),
+            headers: config.manifest_url_headers.clone(),
+            period: config.http_check_frequency,
+            plain_text: config.manifest_url_plain_text,
+            tls: config.manifest_url_tls.clone(),
+            public_key: config.manifest_public_key.clone(),
+            trust,
+            node_name: config.node_name.clone(),
+            strict: config.strict_manifests,
+            store: Store::new(&config.root_dir, "url"),
+        };
+        executor.spawn(run_http(source, client, inbox.clone())).detach();
     }
     let endpoint = config.runtime_endpoint.clone();
     let pleg =
@@ -87,23 +115,37 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
     executor.spawn(pleg).detach();
     executor.spawn(run_housekeeping(runtime.clone(), view.clone())).detach();
 
+    let prober = Prober::new(runtime.clone(), inbox.clone());
+    executor.spawn(prober.clone().run()).detach();
     let health = ping(inbox.clone(), PING_DEADLINE);
+    let probes: ProbeReports = {
+        let prober = prober.clone();
+        Arc::new(move || prober.reports())
+    };
     let ports = [
         (Port::Healthz, config.healthz_port.map(|port| SocketAddr::new(config.healthz_bind_address, port))),
         (Port::ReadOnly, config.read_only_port.map(|port| SocketAddr::new(config.address, port))),
     ];
     for (port, address) in ports {
         if let Some(address) = address {
-            let endpoints =
-                Endpoints { port, view: view.clone(), health: health.clone(), metrics: metrics.clone() };
+            let endpoints = Endpoints {
+                port,
+                view: view.clone(),
+                health: health.clone(),
+                probes: probes.clone(),
+                metrics: metrics.clone(),
+            };
             executor.spawn(serve(address, endpoints)).detach();
         }
     }
 
     let crash_loop = Backoff::crash_loop(config.max_container_restart_period);
     let ending = runtime.clone();
-    let context = Context { runtime, reports: inbox.clone(), crash_loop };
-    let turning = run_sync_loop(SyncLoop::new(sources), events, context, view);
+    let records = Records::new(&config.root_dir);
+    let remembered = records.read_all();
+    let context = Context { runtime, reports: inbox.clone(), crash_loop, records, prober };
+    let state = SyncLoop::new(sources).remembering(remembered.clone());
+    let turning = run_sync_loop(state, events, context, view, remembered);
     let notifier = notifier();
     if let (Some(notifier), Some(interval)) = (notifier.clone(), watchdog_interval()) {
         executor.spawn(feed_watchdog(notifier, interval, inbox.clone())).detach();
@@ -118,22 +160,26 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
 
 fn runtime(
     config: &Config,
+    reactor: &Reactor,
+    http: Client,
     metrics: Arc<Metrics>,
     executor: Arc<Executor<'static>>,
 ) -> Result<Runtime, AgentError> {
-    let handle = spawn_tokio_thread().map_err(AgentError::Thread)?;
     let (endpoint, image): (Endpoint, Endpoint) =
         (config.runtime_endpoint.parse()?, config.image_endpoint.parse()?);
     info!(%endpoint, "container runtime");
-    let timeouts = Timeouts { request: config.runtime_request_timeout, ..Timeouts::default() };
+    let timeouts = Timeouts { request: config.runtime_request_timeout, pull: config.image_pull_deadline };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let counts = metrics.clone();
     let observer =
         Arc::new(move |op, took, failed: Option<_>| counts.observe_operation(op, took, failed.is_some()));
     Ok(Runtime {
-        cri: CriClient::new(&handle, &endpoint, &image, timeouts, observer)?,
+        cri: CriClient::new(reactor, &endpoint, &image, timeouts, observer)?,
+        http,
+        reactor: reactor.clone(),
+        exec_probes: Semaphore::new(EXEC_WIDTH),
         dirs: Dirs::new(config.root_dir.clone(), config.pod_logs_dir.clone()),
-        node_ips: config.node_ips.iter().map(ToString::to_string).collect(),
+        node_ips: NodeIps::new(config.node_ips.clone()),
         cluster_dns: ClusterDns {
             servers: config.cluster_dns.iter().map(ToString::to_string).collect(),
             domain: config.cluster_domain.clone(),
@@ -141,15 +187,30 @@ fn runtime(
         resolv_conf: config.resolv_conf.clone(),
         metrics,
         executor,
+        images: Images::new(PullSettings {
+            width: config.parallel_image_pulls(),
+            fallback: if config.image_pull_fallback { Fallback::Present } else { Fallback::Never },
+            root_dir: config.root_dir.clone(),
+            providers: config.credential_providers.clone(),
+            plugin_dir: config.credential_provider_bin_dir.clone(),
+        }),
         sandboxes: Semaphore::new(Runtime::sandbox_width(cores)),
         starts: RwLock::new(()),
     })
 }
 
 /// Turns the loop: events in, commands out, the view published in between.
-async fn run_sync_loop(mut state: SyncLoop, events: Receiver<Event>, context: Context, view: Published) {
+async fn run_sync_loop(
+    mut state: SyncLoop,
+    events: Receiver<Event>,
+    context: Context,
+    view: Published,
+    mut remembered: BTreeMap<PodName, Remembered>,
+) {
     let mut workers: BTreeMap<PodName, Sender<Wish>> = BTreeMap::new();
     let mut left_alone: Vec<PodName> = Vec::new();
+    let mut refused: Vec<Verdict> = Vec::new();
+    let mut verdicts: Arc<[Verdict]> = Arc::default();
     while let Ok(event) = events.recv().await {
         let mut commands = state.handle(event);
         while let Ok(event) = events.try_recv() {
@@ -161,14 +222,26 @@ async fn run_sync_loop(mut state: SyncLoop, events: Receiver<Event>, context: Co
             let pods = left_alone.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
             warn!(pods, "pods of a source that this agent was not given are left alone");
         }
+        if state.refusals() != refused {
+            let news = state.refusals().iter().filter(|verdict| !refused.contains(verdict));
+            news.for_each(log_refusal);
+            refused = state.refusals().to_vec();
+        }
+        let next = state.view();
+        if !Arc::ptr_eq(&next.verdicts, &verdicts) {
+            tell_verdicts(&verdicts, &next.verdicts, &context.runtime.metrics);
+            verdicts = next.verdicts.clone();
+        }
         // Published before it is acted upon: housekeeping relies on it.
-        view.publish(state.view());
+        view.publish(next);
         for command in commands {
             match command {
                 Command::Tell(name, wish) => {
                     let mailbox = workers.entry(name.clone()).or_insert_with(|| {
                         let (mailbox, inbox) = async_channel::bounded(1);
-                        let worker = run_pod_worker(context.clone(), name, inbox);
+                        // Only the first worker of a name has a past: the last one of a name leaves none.
+                        let Remembered { record, .. } = remembered.remove(&name).unwrap_or_default();
+                        let worker = run_pod_worker(context.clone(), name, inbox, record);
                         context.runtime.executor.spawn(worker).detach();
                         mailbox
                     });
@@ -179,6 +252,30 @@ async fn run_sync_loop(mut state: SyncLoop, events: Receiver<Event>, context: Co
                     workers.remove(&name);
                 }
             }
+        }
+    }
+}
+
+fn log_refusal(Verdict { source, origin, document, item, outcome }: &Verdict) {
+    if let Outcome::Refused(refusal) = outcome {
+        let (field, reason) = (&refusal.first.field, refusal.reason());
+        warn!(%source, origin, document, item, field, reason, "manifest refused");
+    }
+}
+
+/// Counts what is newly refused, and says what only shows where sources meet; the rest each source says itself.
+fn tell_verdicts(old: &[Verdict], new: &[Verdict], metrics: &Metrics) {
+    for (before, Verdict { source, origin, document, item, outcome }) in diff_verdicts(old, new) {
+        match (before, outcome) {
+            (_, Outcome::Refused(_)) => metrics.manifest_refused(*source),
+            (_, Outcome::Shadowed { pod, by }) => {
+                let by = by.origin.as_deref().unwrap_or(by.source.as_str());
+                warn!(%source, origin, document, item, %pod, by, "manifest shadowed: its pod has another source");
+            }
+            (Some(Outcome::Shadowed { pod, .. }), _) => {
+                info!(%source, origin, document, item, %pod, "manifest no longer shadowed");
+            }
+            (_, Outcome::Accepted { .. } | Outcome::Unchanged { .. }) => {}
         }
     }
 }

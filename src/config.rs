@@ -9,7 +9,6 @@
 //!
 //! Only `files` touches the machine; nothing here logs, prints, or looks at the configuration twice.
 
-mod duration;
 mod error;
 mod files;
 mod flags;
@@ -17,7 +16,6 @@ mod kind;
 mod kubelet_configuration;
 mod node_name;
 mod resolve;
-mod suggest;
 mod text;
 
 use std::env;
@@ -29,10 +27,11 @@ use serde_json::Value;
 pub use self::error::{ConfigError, Hint};
 pub use self::resolve::Config;
 
-use self::files::{hostname, list_drop_ins, read_text};
+use self::files::{hostname, list_drop_ins, list_provider_configs, missing_files, read_text};
 use self::flags::Flags;
 use self::flags::help::help_text;
 use self::kubelet_configuration::KubeletConfiguration;
+use crate::image::provider::{Provider, ProviderConfigError, parse_providers, refuse_doubles};
 
 /// What the command line asks for. The texts have no newline at the end.
 #[derive(Debug)]
@@ -43,6 +42,11 @@ pub enum Invocation {
     Help(String),
     /// Print this line, the version, and exit.
     Version(String),
+}
+
+/// The name of this node for an agent that is told `hostname_override`, or nothing (`""`).
+pub fn this_node_name(hostname_override: &str) -> String {
+    node_name::node_name(hostname_override, &hostname())
 }
 
 /// Reads the arguments after the program's name, and the files that they name.
@@ -83,7 +87,42 @@ pub fn load(arguments: impl Iterator<Item = OsString>) -> Result<Invocation, Con
             .warnings
             .push(format!("files in --config-dir ignored, their suffix is not .conf: {}", names.join(", ")));
     }
+    config.credential_providers = credential_providers(&flags)?;
+    let names = config.credential_providers.iter().map(|provider| provider.name.as_str());
+    // Pods that do not need one run without it.
+    for program in missing_files(&config.credential_provider_bin_dir, names) {
+        config.warnings.push(format!("there is no credential provider plugin {}", program.display()));
+    }
     Ok(Invocation::Run(Box::new(config)))
+}
+
+/// The plugins that the flags name.
+fn credential_providers(flags: &Flags) -> Result<Vec<Provider>, ConfigError> {
+    const CONFIG: &str = "image-credential-provider-config";
+    const BIN_DIR: &str = "image-credential-provider-bin-dir";
+    let path = match (flags.text(CONFIG), flags.text(BIN_DIR)) {
+        (None, None) => return Ok(Vec::new()),
+        (Some(path), Some(_)) => Path::new(path),
+        (Some(_), None) => {
+            return Err(ConfigError::CredentialProviderFlags { given: CONFIG, missing: BIN_DIR });
+        }
+        (None, Some(_)) => {
+            return Err(ConfigError::CredentialProviderFlags { given: BIN_DIR, missing: CONFIG });
+        }
+    };
+    let at = |path: &Path| {
+        let path = path.to_owned();
+        move |problem| ConfigError::CredentialProviders { path, problem }
+    };
+    let mut providers = Vec::new();
+    for file in list_provider_configs(path)? {
+        providers.extend(parse_providers(&read_text(&file)?).map_err(at(&file))?);
+    }
+    if providers.is_empty() {
+        return Err(at(path)(ProviderConfigError::Empty));
+    }
+    refuse_doubles(&providers).map_err(at(path))?;
+    Ok(providers)
 }
 
 #[cfg(test)]

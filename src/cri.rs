@@ -4,6 +4,7 @@
 //! - [`error`]: what a failure means (pure).
 //! - [`client`]: the calls, each with a deadline.
 //! - [`convert`]: pods as CRI messages (pure).
+//! - `handlers`: the names of the runtime's handlers (pure).
 //! - [`events`]: containerd's event stream, hints that a container ended.
 //! - [`reactor`]: the tokio thread under the client.
 //! - [`proto`]: the generated messages.
@@ -13,6 +14,7 @@ pub mod convert;
 pub mod endpoint;
 pub mod error;
 pub mod events;
+mod handlers;
 pub mod proto;
 pub mod reactor;
 
@@ -20,4 +22,4 @@ pub use client::{CriClient, Observer, Timeouts};
 pub use endpoint::{Endpoint, EndpointError};
 pub use error::{CriError, ErrorClass};
 pub use events::TaskExits;
-pub use reactor::spawn_tokio_thread;
+pub use reactor::{Reactor, spawn_tokio_thread};

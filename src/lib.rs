@@ -1,13 +1,13 @@
 //! rkubelet: a Kubernetes node agent for the machines that nobody visits.
 //!
-//! It reads Pod manifests from a directory, makes the pods run on containerd through CRI, and keeps them running.
-//! This page is the map: what runs, who tells whom, and what always holds.
+//! It reads Pod manifests from a directory and from a URL, makes the pods run on containerd through CRI, and keeps them
+//! running. This page is the map: what runs, who tells whom, and what always holds.
 //!
 //! # How data flows
 //!
 //! ```text
-//! source::dir ── Snapshot ─> pod_config ── PodUpdate ─> sync_loop ── Want ─> pod_worker (one per pod name)
-//!                            (the mux)                  ^   ^   ^            │ observe -> plan -> execute
+//! source::dir ──┬ Snapshot ─> pod_config ─ PodUpdate ─> sync_loop ── Want ─> pod_worker (one per pod name)
+//! source::http ─┘             (the mux)                 ^   ^   ^            │ observe -> plan -> execute
 //!                                                  Pleg │   │   └── Report ──┤
 //!                             pleg ─────────────────────┘   │ Ping           v
 //!                              ^                            │            runtime ─> cri ─> containerd
@@ -26,31 +26,42 @@
 //! |---|---|---|---|
 //! | sync loop | the main thread, [`agent`] | one unbounded channel of [`sync_loop::Event`] | workers, [`view`] |
 //! | a worker per pod name | [`pod_worker`] | a mailbox of one [`plan::Want`], the newest | the sync loop |
-//! | directory source | [`source::dir`] | inotify's events and a timer | the sync loop |
+//! | directory source | [`source::dir`] | inotify's events and a timer | the sync loop; keeps its last good in [`state`] |
+//! | URL source | [`source::http`] | the server's answers, a timer and the network's changes | the sync loop; the same |
 //! | runtime watch | [`pleg`] | containerd's event stream and a timer | the sync loop |
+//! | probes | [`probe`] | a timer, and workers who say which there are | the sync loop, when a verdict changes |
 //! | housekeeping | [`gc`] | a timer | nobody |
 //! | watchdog | [`agent`] | a timer | systemd, if the sync loop answers |
 //!
-//! All of them run on one `smol::Executor`, on the main thread. Beside it: the reactor of smol, one thread for
-//! tokio (tonic needs its reactor), one for inotify, one per open port, and a pool that grows for blocking file work
-//! and shrinks again.
+//! A worker's errands (hooks, containers that are being ended) are tasks too: they end with it, and it hears a newer
+//! wish while they go on. All of them run on one `smol::Executor`, on the main thread. Beside it: the reactor of
+//! smol, one thread for tokio (tonic and hyper need its reactor), one for inotify, one per open port, one that reaps plugins
+//! once one was run, and a pool that grows for blocking file work and shrinks again.
 //!
 //! # The rooms
 //!
 //! Pure: no async, no I/O, no clock, no logging; time is a parameter. `tests/tidy.rs` holds these walls.
 //!
-//! - [`pod`]: ids, decoding, defaults, validation, hashes, environment, resolver, status. [`yaml`]: text to values.
+//! - [`pod`]: ids, decoding, defaults, validation, hashes, environment, resolver, names, hooks, status. [`yaml`]: text to
+//!   values.
 //! - [`pod_config`]: the mux. [`pod_manager`]: the desired pods. [`observed`]: what the runtime was seen to hold.
-//! - [`plan`]: what to do next for a pod. [`backoff`]: how long to wait after failures.
-//! - [`cri::convert`]: pods as CRI messages. [`pleg::diff`], [`gc::select`]: the pure cores of their rooms.
-//! - [`view`]: the published snapshot. [`server::router`]: requests to answers.
+//! - [`plan`]: what to do next for a pod. [`backoff`]: how long to wait after failures. [`order`]: who starts after whom.
+//!   [`record`]: what is remembered of a pod.
+//! - [`image`]: names of images, and which credentials suit them.
+//! - [`cri::convert`]: pods as CRI messages. [`pleg::diff`], [`gc::select`], `runtime::http_get`, and of [`probe`] all
+//!   but its task: the pure cores of their rooms.
+//! - `duration`: durations as Go writes them. `suggest`: what was meant by a name that is not known.
+//! - [`view`]: the published snapshot, verdicts included. [`server::router`]: requests to answers.
+//! - [`signature`]: what minisign's signatures prove, and which version may follow which.
 //!
 //! Effects:
 //!
 //! - [`config`]: flags, KubeletConfiguration and drop-ins become one validated `Config`. [`agent`]: the wiring.
-//! - [`source`], [`sync_loop`], [`pod_worker`], [`pleg`], [`gc`]: the tasks above.
+//! - [`cli`]: the operator's commands. `check` comes to the agent's verdicts without an agent.
+//! - [`source`], [`sync_loop`], [`pod_worker`], [`pleg`], [`probe`], [`gc`]: the tasks above.
+//! - [`http`]: one GET with one deadline, TLS included; whom to ask and what to think of it is the caller's.
 //! - [`runtime`]: observes and executes. [`volume`]: what mounts need on the node. [`cri`]: the client.
-//! - [`server`], [`metrics`], [`systemd`]: what others see of the agent.
+//! - [`state`]: the little that is kept on disk. [`server`], [`metrics`], [`systemd`]: what others see of the agent.
 //!
 //! # For people who know kubelet
 //!
@@ -59,14 +70,21 @@
 //! | `syncLoop`, `syncLoopIteration`, `SyncHandler` | [`sync_loop::SyncLoop::handle`], one match |
 //! | `PodConfig`, `podStorage.merge` | [`pod_config`] |
 //! | `sourceFile`, `applyDefaults`, `tryDecodeSinglePod` | [`source::dir`], [`pod::decode`], [`pod::identity`] |
+//! | `sourceURL`, `tryDecodePodList` | [`source::http`], [`pod::decode::list`] |
 //! | `podManager` | [`pod_manager`] |
 //! | `podWorkers`, `managePodLoop` | [`pod_worker`] |
 //! | `computePodActions`, `podActions` | [`plan::plan_pod`], [`plan::Plan`] |
 //! | `kubeGenericRuntimeManager.SyncPod`, `killPodWithSyncResult` | [`runtime`], one method per step |
+//! | `killContainer`, `terminationOrdering`, `activeDeadlineHandler` | [`plan::Endings`] and [`plan`] |
+//! | `lifecycle.HandlerRunner` | [`pod::hook`], [`runtime::hooks`] |
+//! | `prober.Manager`, its workers, `results.Manager` | [`probe::Prober`]: one task, one [`probe::schedule`] |
+//! | `pkg/probe` | [`probe::check`], [`runtime::probes`] |
 //! | `generatePodSandboxConfig`, `generateContainerConfig` | [`cri::convert`] |
 //! | PLEG, evented PLEG | [`pleg`]: events, with a relist as the net |
 //! | `statusManager`, `generateAPIPodStatus` | [`pod::status`], [`view`] |
 //! | `volumeManager` | [`volume`] |
+//! | `imageManager`, `imagePuller` | [`runtime::Runtime::ensure_image`]; what failed is in [`plan::PullFailure`] |
+//! | `credentialprovider`, its plugins | [`image::keyring`], [`image::provider`] |
 //! | `flowcontrol.Backoff` | [`backoff`]; the count is an annotation of the container, and outlives the agent |
 //! | `HandlePodCleanups` | workers end their own pods; [`gc`] sweeps what a killed agent left on disk |
 //!
@@ -78,7 +96,7 @@
 //! 1. One writer per pod name; two instances of a name never overlap.
 //! 2. Desired state shrinks only on evidence: what cannot be read stays as it was.
 //! 3. Crash-only: after SIGKILL at any instant no container is restarted, doubled or orphaned. What must outlive the
-//!    agent is in labels and annotations of sandboxes and containers.
+//!    agent is in labels and annotations of sandboxes and containers, or else in [`state`].
 //! 4. One slow or broken pod delays no other; every call has a deadline.
 //! 5. Decisions are pure functions of what was observed and of the time that they are given.
 //! 6. Nothing is dropped in silence: a field that is not honoured, a file that is refused, says so.
@@ -88,20 +106,30 @@
 
 pub mod agent;
 pub mod backoff;
+pub mod cli;
 pub mod config;
 pub mod cri;
+pub(crate) mod duration;
 pub mod gc;
+pub mod http;
+pub mod image;
 pub mod metrics;
 pub mod observed;
+pub mod order;
 pub mod plan;
 pub mod pleg;
 pub mod pod;
 pub mod pod_config;
 pub mod pod_manager;
 pub mod pod_worker;
+pub mod probe;
+pub mod record;
 pub mod runtime;
 pub mod server;
+pub mod signature;
 pub mod source;
+pub mod state;
+pub(crate) mod suggest;
 pub mod sync_loop;
 pub mod systemd;
 pub mod view;

@@ -1,8 +1,9 @@
-//! The `rkubelet` executable: flags become a configuration, the configuration an agent.
+//! The `rkubelet` executable: a command, or else flags that become a configuration, and the configuration an agent.
 
 use std::process::ExitCode;
 
 use rkubelet::agent;
+use rkubelet::cli::{Command, USAGE};
 use rkubelet::config::{self, Invocation};
 use tracing::{Level, error, warn};
 use tracing_subscriber::filter::Targets;
@@ -10,12 +11,13 @@ use tracing_subscriber::fmt::layer;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// The command line or the configuration is at fault (sysexits' EX_USAGE).
-const USAGE: u8 = 64;
-
 #[expect(clippy::print_stdout, clippy::print_stderr, reason = "the command line's own voice")]
 fn main() -> ExitCode {
-    let config = match config::load(std::env::args_os().skip(1)) {
+    let mut arguments = std::env::args_os().skip(1).peekable();
+    if let Some(command) = arguments.peek().and_then(|first| Command::named(first)) {
+        return command.run(arguments.skip(1));
+    }
+    let config = match config::load(arguments) {
         Ok(Invocation::Run(config)) => config,
         Ok(Invocation::Help(text) | Invocation::Version(text)) => {
             println!("{text}");

@@ -5,13 +5,17 @@
 //! time. Must not: block for longer than a few additions, fail, or decide anything.
 
 pub mod exposition;
+mod probes;
 pub mod process;
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use crate::pod::Source;
 use exposition::{Kind, Page};
+use probes::ProbeCounts;
+pub use probes::{ProbeSeries, RunningExec};
 
 /// The upper bounds, in seconds, of the buckets of `kubelet_runtime_operations_duration_seconds`: kubelet's
 /// own, 0.005 times powers of 2.5.
@@ -64,6 +68,9 @@ struct Counts {
     pods: Attempts,
     containers: BTreeMap<ContainerType, u64>,
     container_errors: BTreeMap<(&'static str, ContainerType), u64>,
+    refusals: BTreeMap<Source, u64>,
+    probes: BTreeMap<ProbeSeries, ProbeCounts>,
+    exec_probes: u64,
 }
 
 #[derive(Debug, Default)]
@@ -120,12 +127,22 @@ impl Metrics {
         *self.lock().container_errors.entry((code, kind)).or_default() += 1;
     }
 
+    /// Counts a document that was refused, once per new reason.
+    pub fn manifest_refused(&self, source: Source) {
+        *self.lock().refusals.entry(source).or_default() += 1;
+    }
+
     /// Writes every counter.
     pub fn render(&self, page: &mut Page) {
         page.family("kubelet_node_name", Kind::Gauge, "The node's name. The count is always 1.");
         page.sample(&[("node", &self.node)], 1.0);
         let counts = self.lock();
         render_operations(page, &counts.operations);
+        page.family("rkubelet_manifest_refusals_total", Kind::Counter, "Documents refused, by source.");
+        // The local sources begin at zero, so that the first refusal is seen as one.
+        for source in [Source::File, Source::Http] {
+            page.sample(&[("source", source.as_str())], as_f64(*counts.refusals.get(&source).unwrap_or(&0)));
+        }
         page.family("kubelet_started_pods_total", Kind::Counter, "Pods started.");
         page.sample(&[], as_f64(counts.pods.tried));
         page.family("kubelet_started_pods_errors_total", Kind::Counter, "Errors when starting pods.");
@@ -142,6 +159,7 @@ impl Metrics {
         for ((code, kind), count) in &counts.container_errors {
             page.sample(&[("code", code), ("container_type", kind.as_str())], as_f64(*count));
         }
+        probes::render(page, &counts.probes, counts.exec_probes);
     }
 
     fn lock(&self) -> MutexGuard<'_, Counts> {
@@ -184,7 +202,7 @@ pub fn as_f64(count: u64) -> f64 {
 mod tests {
     use super::*;
 
-    fn rendered(metrics: &Metrics) -> String {
+    pub(super) fn rendered(metrics: &Metrics) -> String {
         let mut page = Page::default();
         metrics.render(&mut page);
         page.into_text()

@@ -2,9 +2,12 @@
 //!
 //! Pure data. `runtime::observe` fills it; `plan` and `pod::status` read it.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 
-use crate::pod::{ConfigHash, ContainerId, PodUid, SandboxId};
+use crate::pod::hook::Hook;
+use crate::pod::{ConfigHash, ContainerId, Pod, PodUid, SandboxId};
 
 /// Everything that the runtime holds for one pod name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -51,10 +54,16 @@ pub struct Container {
     pub hash: String,
     /// How many crashes in a row came before this container, from our own annotation.
     pub crashes: u32,
+    /// How often all containers of the pod were restarted before it, from our own annotation.
+    pub round: u32,
     /// Its place among the sidecars' init containers, from our own annotation; none for any other container.
     pub sidecar: Option<u32>,
     /// The grace period that it was created with, in seconds.
     pub grace: Option<i64>,
+    /// What to do before it is stopped.
+    pub pre_stop: Option<Hook>,
+    /// The signal that asks it to end, where the runtime does not see to that.
+    pub stop_signal: Option<u32>,
     /// The image as the manifest names it.
     pub image: String,
     /// The image as the runtime resolved it.
@@ -92,8 +101,23 @@ pub struct Exit {
     pub code: i32,
     /// The runtime's word for it: `Completed`, `Error`, `OOMKilled`, ...
     pub reason: String,
-    /// The runtime's sentence for it.
+    /// The runtime's sentence for it, and the container's last words.
     pub message: String,
+}
+
+impl Sandbox {
+    /// It was made for this version of this instance. One that carries no hash is not told from it.
+    pub fn is_of(&self, pod: &Pod) -> bool {
+        self.uid == pod.uid && self.hash.as_ref().is_none_or(|hash| *hash == pod.hash)
+    }
+}
+
+impl Exit {
+    /// How long the container ran.
+    pub fn ran_for(&self) -> Duration {
+        let ran = self.started_at.map(|started| self.finished_at.duration_since(started));
+        ran.and_then(|ran| Duration::try_from(ran).ok()).unwrap_or_default()
+    }
 }
 
 impl Container {
@@ -117,11 +141,29 @@ impl Observed {
         self.sandboxes.is_empty() && self.containers.is_empty()
     }
 
-    /// The containers of one name in one instance, newest first.
-    pub fn containers_of<'a>(&'a self, uid: &PodUid, name: &str) -> Vec<&'a Container> {
-        let mut found: Vec<_> = self.containers.iter().filter(|c| c.uid == *uid && c.name == name).collect();
+    /// The containers of this version of an instance. With a fixed `metadata.uid` those of an earlier version have the
+    /// same UID; their sandbox tells them apart.
+    pub fn own<'a>(&'a self, pod: &Pod) -> impl Iterator<Item = &'a Container> {
+        let is_others = |id: &SandboxId| self.sandboxes.iter().any(|s| s.id == *id && !s.is_of(pod));
+        self.containers.iter().filter(move |c| c.uid == pod.uid && !is_others(&c.sandbox))
+    }
+
+    /// Those of one name, newest first.
+    pub fn containers_of<'a>(&'a self, pod: &Pod, name: &str) -> Vec<&'a Container> {
+        let mut found: Vec<_> = self.own(pod).filter(|c| c.name == name).collect();
         found.sort_by_key(|c| std::cmp::Reverse((c.attempt, c.created_at)));
         found
+    }
+
+    /// The next attempt at a container. It counts every version of the UID: their names and logs are in the same places.
+    pub fn next_attempt(&self, uid: &PodUid, name: &str) -> u32 {
+        let of_name = self.containers.iter().filter(|c| c.uid == *uid && c.name == name);
+        of_name.map(|c| c.attempt.saturating_add(1)).max().unwrap_or_default()
+    }
+
+    /// When an instance began: with its first sandbox.
+    pub fn began(&self, pod: &Pod) -> Option<Timestamp> {
+        self.sandboxes.iter().filter(|s| s.is_of(pod)).map(|s| s.created_at).min()
     }
 
     /// The newest sandbox of an instance.

@@ -7,21 +7,35 @@
 //! reaches rest; nothing starts while the wish is to stop.
 
 mod containers;
+mod deadline;
+mod ending;
+mod gate;
 mod init;
+mod pull;
+mod round;
 mod sandbox;
 mod stop;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use crate::backoff::Backoff;
-use crate::observed::Observed;
+use crate::observed::{Container, Observed, Sandbox};
+use crate::order::{Gate, Unmet};
 use crate::pod::{ContainerId, ContainerRef, Pod, PodUid, SandboxId};
+use crate::probe::target::Verdicts;
+use crate::record::Record;
+use stop::{Quiet, Stopping};
+
+pub use deadline::Activity;
+pub use ending::{Ask, Endings, Signalling, StopContainer, Why};
+pub use pull::{PullFailure, PullPermit, PullRecord};
 
 /// The newest whole wish for a pod name.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,7 +50,7 @@ impl Want {
     /// Both wish for the same thing, so work begun for one serves the other.
     pub fn same_as(&self, other: &Want) -> bool {
         match (self, other) {
-            (Want::Run(a), Want::Run(b)) => a.uid == b.uid && a.hash == b.hash,
+            (Want::Run(a), Want::Run(b)) => a.same_as(b),
             (Want::Stop, Want::Stop) => true,
             _ => false,
         }
@@ -50,6 +64,8 @@ pub struct Wish {
     pub number: u64,
     /// What is wished for.
     pub want: Want,
+    /// Whom it waits for before it starts. The number stays when this changes.
+    pub unmet: Vec<Unmet>,
 }
 
 /// What to do next, and when to look again.
@@ -61,8 +77,40 @@ pub struct Plan {
     pub wake_in: Option<Duration>,
     /// Why containers that should run do not, by container name.
     pub waiting: BTreeMap<String, Waiting>,
+    /// Why there is no sandbox, if one could not be made.
+    pub sandbox: Option<Waiting>,
     /// How far the init containers are.
     pub init: Init,
+    /// The pod was ended before it was done, and stays so.
+    pub failed: Option<Failed>,
+    /// What becomes of the wanted instance.
+    pub outlook: Outlook,
+    /// Sandboxes whose end has begun: to be remembered before the steps are carried out.
+    pub ends: BTreeSet<SandboxId>,
+    /// Containers of the wanted instance whose sandbox died under them, or that are ended for a probe: to be remembered
+    /// likewise.
+    pub lost: BTreeSet<ContainerId>,
+}
+
+/// What becomes of the wanted instance.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Outlook {
+    /// It runs, or will.
+    #[default]
+    Lives,
+    /// It ran to its end.
+    Completed,
+    /// Its end was begun under an earlier wish: what is left of it goes first, then it runs afresh.
+    EndsFirst,
+}
+
+/// Why a pod was ended before it was done: kubelet's reason and message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failed {
+    /// A word, such as `DeadlineExceeded`.
+    pub reason: String,
+    /// A sentence.
+    pub message: String,
 }
 
 /// How far the init containers of a pod are.
@@ -80,7 +128,7 @@ pub enum Init {
 /// One thing to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Stop these containers, all at the same time.
+    /// Do the next thing about containers that are to end, without waiting for it.
     StopContainers(Vec<StopContainer>),
     /// Stop a sandbox and free its network.
     StopSandbox(SandboxId),
@@ -97,15 +145,6 @@ pub enum Step {
     },
     /// Start a container of the wanted pod in its ready sandbox.
     StartContainer(StartContainer),
-}
-
-/// A container to stop.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StopContainer {
-    /// Which.
-    pub id: ContainerId,
-    /// Seconds between SIGTERM and SIGKILL.
-    pub grace: i64,
 }
 
 /// A dead container to remove.
@@ -132,10 +171,12 @@ pub struct StartContainer {
     pub attempt: u32,
     /// Crashes in a row before it, for the annotation.
     pub crashes: u32,
+    /// How often all containers of the pod were restarted before it, for the annotation.
+    pub round: u32,
 }
 
 /// Why a container waits: kubelet's reason and message.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
     /// A word, such as `CrashLoopBackOff`.
     pub reason: String,
@@ -150,6 +191,8 @@ pub struct History {
     pub sandbox: Option<Failure>,
     /// Containers that could not be started, by name.
     pub starts: BTreeMap<String, Failure>,
+    /// Containers whose image could not be pulled, by name.
+    pub pulls: BTreeMap<String, PullFailure>,
 }
 
 /// Failures of one kind in a row.
@@ -177,41 +220,99 @@ impl Failure {
     }
 }
 
+/// How far the postStart hook of a container is that runs. One that is over is not mentioned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StartHook {
+    /// It runs; until it is done, the container does not count as started.
+    Running,
+    /// It failed, with this message: the container is to be killed.
+    Failed(String),
+}
+
+/// All that is known of one pod name when its plan is made.
+#[derive(Debug, Clone, Copy)]
+pub struct Situation<'a> {
+    /// The newest wish.
+    pub want: &'a Want,
+    /// What the runtime holds.
+    pub observed: &'a Observed,
+    /// What failed before.
+    pub history: &'a History,
+    /// Whether the wanted instance may start; one that is up may.
+    pub gate: &'a Gate,
+    /// What is remembered of the name.
+    pub record: &'a Record,
+    /// The postStart hooks that are not over.
+    pub start_hooks: &'a BTreeMap<ContainerId, StartHook>,
+    /// What probes found.
+    pub probes: &'a Verdicts,
+    /// The ends that have begun.
+    pub endings: &'a Endings,
+    /// Since when the wanted instance is at work, if it is: waiting for its turn is no part of that.
+    pub activity: Option<Activity>,
+    /// How crash loops wait.
+    pub crash_loop: Backoff,
+    /// The time.
+    pub now: Timestamp,
+    /// The time on a clock that never jumps.
+    pub uptime: Duration,
+}
+
 /// Decides what to do next for one pod name.
-pub fn plan_pod(
-    want: &Want,
-    observed: &Observed,
-    history: &History,
-    crash_loop: Backoff,
-    now: Timestamp,
-) -> Plan {
-    let pod = match want {
-        Want::Stop => return Plan { steps: stop::plan_end(observed, |_, _| true), ..Plan::default() },
+pub fn plan_pod(situation: &Situation<'_>) -> Plan {
+    let observed = situation.observed;
+    let pod = match situation.want {
+        Want::Stop => return plan_stop(situation),
         Want::Run(pod) => pod,
     };
-    let is_other = |uid: &PodUid, hash: Option<&crate::pod::ConfigHash>| {
-        *uid != pod.uid || hash.is_some_and(|hash| *hash != pod.hash)
-    };
-    let others: Vec<SandboxId> = observed
-        .sandboxes
-        .iter()
-        .filter(|s| is_other(&s.uid, s.hash.as_ref()))
-        .map(|s| s.id.clone())
-        .collect();
+    let others: Vec<SandboxId> =
+        observed.sandboxes.iter().filter(|s| !s.is_of(pod)).map(|s| s.id.clone()).collect();
+    let is_ended = |s: &Sandbox| s.is_of(pod) && situation.record.ended.contains(&s.id);
+    if observed.sandboxes.iter().any(is_ended) {
+        return Plan { outlook: Outlook::EndsFirst, ..plan_stop(situation) };
+    }
     let belongs_to_other = |sandbox: &SandboxId, uid: &PodUid| *uid != pod.uid || others.contains(sandbox);
 
     // Another instance that is alive ends first; a dead one is swept up once the wanted one needs nothing.
-    let quiet = stop::plan_quiet(observed, belongs_to_other);
-    if !quiet.is_empty() {
-        return Plan { steps: quiet, ..Plan::default() };
+    let ends: BTreeSet<_> = others.iter().cloned().collect();
+    if let Quiet::Busy(stopping) = stop::plan_quiet(situation, belongs_to_other) {
+        if let Gate::Shut { unmet, left } = situation.gate
+            && situation.endings.is_empty()
+            && situation.record.ended.is_disjoint(&ends)
+        {
+            // It may run on for as long as its successor has to wait, unless its end has begun.
+            return gate::plan_wait(pod, unmet, *left);
+        }
+        return Plan { ends, ..stopping.into() };
     }
-    let mut plan = containers::plan_run(pod, observed, history, crash_loop, now, &others);
+    let mut plan = containers::plan_run(pod, situation, &others);
+    plan.ends = ends;
     if plan.steps.is_empty() {
-        let mut sweep = stop::plan_end(observed, belongs_to_other);
+        let mut sweep = stop::plan_remove(observed, belongs_to_other);
         // With a fixed metadata.uid the successor lives in the same directories.
         sweep.retain(|step| *step != Step::RemoveInstance(pod.uid.clone()));
         sweep.extend(sandbox::plan_tidy(pod, observed, &others));
         plan.steps = sweep;
     }
     plan
+}
+
+/// Ends every instance of the name.
+fn plan_stop(situation: &Situation<'_>) -> Plan {
+    let observed = situation.observed;
+    let mut plan = match stop::plan_quiet(situation, |_, _| true) {
+        Quiet::Busy(stopping) => stopping.into(),
+        Quiet::Reached => Plan::default(),
+    };
+    plan.ends = observed.sandboxes.iter().map(|sandbox| sandbox.id.clone()).collect();
+    if !observed.containers.iter().any(Container::is_alive) {
+        plan.steps.extend(stop::plan_remove(observed, |_, _| true));
+    }
+    plan
+}
+
+impl From<Stopping> for Plan {
+    fn from(stopping: Stopping) -> Self {
+        Self { steps: stopping.steps, wake_in: stopping.wake_in, ..Self::default() }
+    }
 }

@@ -1,14 +1,22 @@
 //! One task per pod name: it alone touches that name's sandboxes and containers.
 //!
 //! The mailbox holds one message, the newest whole wish; any message makes the worker look. A pass observes,
-//! plans and executes; after a failed step it observes and plans anew. At rest it waits for a message, or for
-//! the moment that the plan named.
+//! plans and executes; after a failed step it observes and plans anew. At rest it waits for a message, for
+//! the moment that the plan named, or for the end of an errand: hooks and ends of containers go on beside it, so that
+//! it hears a newer wish at once.
 
+mod errands;
 mod mailbox;
+mod probes;
+mod pulls;
+mod records;
+mod report;
+mod start;
+mod stop;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_channel::{Receiver, Sender};
 use futures_lite::future;
@@ -18,15 +26,17 @@ use smol::Timer;
 use tracing::{debug, info, warn};
 
 use crate::backoff::Backoff;
-use crate::metrics::ContainerType;
 use crate::observed::Observed;
-use crate::plan::{Failure, History, Plan, StartContainer, Step, Want, Wish, plan_pod};
-use crate::pleg::diff::fingerprint;
-use crate::pod::status::pod_status;
-use crate::pod::{ConfigHash, ContainerRef, Pod, PodName, PodUid};
-use crate::runtime::{Cache, Runtime, StartError, StepError, chain};
+use crate::order::{self, Gate, Opened};
+use crate::plan::{Activity, Endings, History, Situation, StartHook, Step, Want, Wish, plan_pod};
+use crate::pod::{ConfigHash, ContainerId, Pod, PodName, PodUid, annotations};
+use crate::probe::Prober;
+use crate::record::Record;
+use crate::runtime::{Cache, Runtime, StepError, chain};
 use crate::sync_loop::{Event, Report};
+use errands::Errands;
 use mailbox::Mailbox;
+pub use records::Records;
 
 /// How long to wait for a runtime that is away, unless its return is told sooner.
 const AWAY: Duration = Duration::from_secs(5);
@@ -40,6 +50,10 @@ pub struct Context {
     pub reports: Sender<Event>,
     /// How crash loops wait.
     pub crash_loop: Backoff,
+    /// Where is kept what must outlive the agent.
+    pub records: Records,
+    /// Who runs the probes.
+    pub prober: Prober,
 }
 
 /// What follows a pass.
@@ -50,20 +64,30 @@ enum Next {
     Rest(Option<Duration>),
 }
 
-/// Works for one pod name until the mailbox is closed.
-pub async fn run_pod_worker(context: Context, name: PodName, inbox: Receiver<Wish>) {
+/// Works for one pod name until the mailbox is closed; `record` is what an earlier agent left.
+pub async fn run_pod_worker(context: Context, name: PodName, inbox: Receiver<Wish>, record: Record) {
     let mut worker = Worker {
+        errands: Errands::new(context.runtime.executor.clone()),
+        endings: Endings::default(),
+        start_hooks: BTreeMap::new(),
+        born: Instant::now(),
         context,
         name,
         mailbox: Mailbox::new(inbox),
         cache: Cache::default(),
         instance: None,
         history: History::default(),
+        shown: None,
+        gate: None,
+        since: Instant::now(),
+        activity: None,
         status: None,
-        made: BTreeSet::new(),
+        made: record.instance.iter().map(|instance| instance.uid.clone()).collect(),
+        kept: record.clone(),
+        record,
+        unkept: String::new(),
         setback: Setback::default(),
         last: Vec::new(),
-        ending: false,
     };
     let Some(mut wish) = worker.mailbox.next().await else { return };
     loop {
@@ -73,20 +97,23 @@ pub async fn run_pod_worker(context: Context, name: PodName, inbox: Receiver<Wis
         };
         let told = match wait {
             Some(Duration::ZERO) => worker.mailbox.take(),
-            Some(wait) => {
+            wait => {
+                let Worker { mailbox, errands, .. } = &mut worker;
                 let due = async {
-                    Timer::after(wait).await;
+                    match wait {
+                        Some(wait) => drop(Timer::after(wait).await),
+                        None => future::pending().await,
+                    }
+                };
+                let else_woken = async {
+                    future::or(due, errands.rings()).await;
                     Ok(None)
                 };
-                match future::or(worker.mailbox.receive(), due).await {
+                match future::or(mailbox.receive(), else_woken).await {
                     Ok(told) => told,
                     Err(mailbox::Closed) => return,
                 }
             }
-            None => match worker.mailbox.next().await {
-                Some(told) => Some(told),
-                None => return,
-            },
         };
         if let Some(told) = told {
             wish = told;
@@ -99,17 +126,35 @@ struct Worker {
     name: PodName,
     mailbox: Mailbox,
     cache: Cache,
-    /// The instance that history and status belong to.
+    /// The instance that history and gate belong to.
     instance: Option<(PodUid, ConfigHash)>,
     history: History,
+    /// Whether it may start, as last judged.
+    gate: Option<Gate>,
+    /// When it was first wished for, on a clock that nobody sets.
+    since: Instant,
+    /// Since when it is at work, if it is.
+    activity: Option<Activity>,
+    /// The last instance that was wanted, and its status: both are shown until nothing is left of it.
+    shown: Option<Arc<Pod>>,
     status: Option<Arc<PodStatus>>,
+    record: Record,
+    /// The record as it is on disk.
+    kept: Record,
+    /// What was said about a record that cannot be written.
+    unkept: String,
     /// Instances that may have something on disk though the runtime holds nothing of them.
     made: BTreeSet<PodUid>,
     setback: Setback,
     /// The steps that were just carried out: to need them again at once is no progress.
     last: Vec<Step>,
-    /// An end has begun and is to be finished: what it stopped did not complete by itself.
-    ending: bool,
+    errands: Errands,
+    /// How far the ends of containers are.
+    endings: Endings,
+    /// How far postStart hooks are.
+    start_hooks: BTreeMap<ContainerId, StartHook>,
+    /// Where its own clock begins.
+    born: Instant,
 }
 
 /// Failures in a row, other than those of starts.
@@ -123,7 +168,11 @@ struct Setback {
 impl Worker {
     async fn pass(&mut self, wish: &Wish) -> Next {
         let want = &wish.want;
-        self.turn_to(want);
+        self.turn_to(want).await;
+        let ended = match self.harvest().await {
+            Ok(ended) => ended,
+            Err(next) => return next,
+        };
         let observed = match self.context.runtime.observe_pod(&self.name, &mut self.cache).await {
             Ok(observed) => observed,
             Err(error) => return self.set_back("observe", &error.into()),
@@ -132,26 +181,51 @@ impl Worker {
             // Dismissed while it looked: what it sees may be the next worker's.
             return Next::Rest(None);
         }
-        if self.ending && observed.is_empty() {
-            self.ending = false;
+        self.record.forget_gone(&observed);
+        if let Err(next) = self.forget_the_dead(&observed, &ended) {
+            return next;
         }
-        let now = Timestamp::now();
-        let first = if self.ending { &Want::Stop } else { want };
-        let plan = plan_pod(first, &observed, &self.history, self.context.crash_loop, now);
-        self.report(want, &observed, &plan, now).await;
+        let (now, uptime) = (Timestamp::now(), self.born.elapsed());
+        let gate = self.judge_gate(wish, &observed);
+        let grace = self.shown.as_ref().and_then(|pod| pod.spec.termination_grace_period_seconds);
+        self.endings.heed(wish.number, grace, uptime);
+        self.note_activity(want, &observed, now, uptime);
+        let probes = self.watch_probes(want, &observed);
+        let plan = plan_pod(&Situation {
+            want,
+            observed: &observed,
+            history: &self.history,
+            gate: &gate,
+            record: &self.record,
+            start_hooks: &self.start_hooks,
+            probes: &probes,
+            endings: &self.endings,
+            activity: self.activity,
+            crash_loop: self.context.crash_loop,
+            now,
+            uptime,
+        });
+        self.record.ended.extend(plan.ends.iter().cloned());
+        self.record.lost.extend(plan.lost.iter().cloned());
+        self.report(want, &observed, &plan, &probes, now).await;
+        if let Some(activity) = self.activity {
+            self.record.note_began(|remembered| activity.began(remembered, now, uptime));
+        }
+        self.keep_record().await;
         let stuck = !plan.steps.is_empty() && plan.steps == self.last;
         self.last.clear();
         if stuck {
             return self.set_back("make progress", &StepError::NoEffect);
         }
         if plan.steps.is_empty() {
-            self.setback = Setback::default();
+            if self.endings.is_empty() {
+                self.setback = Setback::default();
+            }
             if *want == Want::Stop && observed.is_empty() {
                 return self.finish(wish.number).await;
             }
             return Next::Rest(plan.wake_in);
         }
-        self.ending |= *want == Want::Stop;
         for step in &plan.steps {
             // A newer wish makes the rest of this plan stale.
             if self.mailbox.has_other_than(wish) {
@@ -161,21 +235,70 @@ impl Worker {
                 return next;
             }
         }
+        if let [Step::StopContainers(_)] = plan.steps.as_slice() {
+            return Next::Rest(plan.wake_in);
+        }
         self.last = plan.steps;
         Next::Again
     }
 
+    /// Notes since when the wanted instance is at work, once it is.
+    fn note_activity(&mut self, want: &Want, observed: &Observed, now: Timestamp, uptime: Duration) {
+        if let (Want::Run(pod), None) = (want, self.activity) {
+            let began = self.record.began(pod, observed);
+            self.activity = began.map(|began| Activity::new(began, now, uptime));
+        }
+    }
+
     /// A new instance starts with a clean slate: an edit, or a removal, resets every back-off.
-    fn turn_to(&mut self, want: &Want) {
-        let instance = match want {
-            Want::Run(pod) => Some((pod.uid.clone(), pod.hash.clone())),
+    async fn turn_to(&mut self, want: &Want) {
+        let pod = match want {
+            Want::Run(pod) => Some(&**pod),
             Want::Stop => None,
         };
+        self.record.turn_to(pod);
+        let instance = pod.map(|pod| (pod.uid.clone(), pod.hash.clone()));
         if self.instance != instance {
             self.instance = instance;
             self.history = History::default();
-            self.status = None;
+            self.gate = None;
+            self.since = Instant::now();
+            self.activity = None;
+            if let Want::Run(pod) = want {
+                self.shown = Some(pod.clone());
+                self.status = self.record.of(pod).map(|last| last.status.clone());
+                self.check_annotations(pod);
+                self.history.pulls = self.recall_pulls(pod).await;
+            }
         }
+    }
+
+    /// Says what a pod asks for in vain.
+    fn check_annotations(&self, pod: &Pod) {
+        let key = annotations::MAX_RESTART_BACKOFF;
+        let asked = annotations::duration(&pod.metadata, key).ok().flatten();
+        let cap = self.context.crash_loop.cap;
+        if let Some(asked) = asked.filter(|asked| *asked > cap) {
+            warn!(pod = %self.name, annotation = key, ?asked, ?cap, "a pod can only lower the node's cap");
+        }
+    }
+
+    /// Whether the wanted instance may start; a change of mind is said once.
+    fn judge_gate(&mut self, wish: &Wish, observed: &Observed) -> Gate {
+        let Want::Run(pod) = &wish.want else { return Gate::Open(Opened::InOrder) };
+        let gate = Gate::judge(self.gate.as_ref(), pod, observed, &wish.unmet, self.since.elapsed());
+        match (&self.gate, &gate) {
+            (Some(Gate::Shut { unmet: said, .. }), Gate::Shut { unmet, .. }) if said == unmet => {}
+            (_, Gate::Shut { unmet, .. }) => {
+                info!(pod = %self.name, after = order::in_words(unmet), "waiting for other pods");
+            }
+            (Some(Gate::Open(_)), Gate::Open(_)) | (_, Gate::Open(Opened::InOrder)) => {}
+            (_, Gate::Open(Opened::Late(unmet))) => {
+                warn!(pod = %self.name, after = order::in_words(unmet), "waited long enough for other pods; starting without them");
+            }
+        }
+        self.gate = Some(gate.clone());
+        gate
     }
 
     async fn execute(&mut self, step: &Step, wish: &Wish, observed: &Observed) -> Result<(), Next> {
@@ -183,8 +306,8 @@ impl Worker {
         debug!(pod = %self.name, ?step, "executing");
         let outcome = match (step, &wish.want) {
             (Step::StopContainers(stops), _) => {
-                info!(pod = %self.name, containers = stops.len(), "stopping containers");
-                runtime.stop_containers(stops).await
+                self.stop_containers(stops, wish.number);
+                Ok(())
             }
             (Step::StopSandbox(id), _) => runtime.cri.stop_pod_sandbox(id).await.map_err(StepError::from),
             (Step::RemoveContainer(container), _) => runtime.remove_container(&self.name, container).await,
@@ -208,84 +331,6 @@ impl Worker {
         outcome.map_err(|error| self.set_back("clean up", &error))
     }
 
-    async fn create_sandbox(&mut self, pod: &Arc<Pod>, attempt: u32) -> Result<(), Next> {
-        self.made.insert(pod.uid.clone());
-        self.context.runtime.metrics.pod_started();
-        match self.context.runtime.create_sandbox(pod, attempt).await {
-            Ok(id) => {
-                info!(pod = %self.name, uid = %pod.uid, sandbox = %id, attempt, "sandbox is up");
-                self.history.sandbox = None;
-                Ok(())
-            }
-            Err(StartError::Away(error)) => Err(self.set_back("create the sandbox", &error.into())),
-            Err(StartError::Refused { backoff, waiting }) => {
-                let earlier = self.history.sandbox.as_ref();
-                if earlier.is_none_or(|failure| failure.waiting != waiting) {
-                    warn!(pod = %self.name, reason = waiting.reason, message = waiting.message, "cannot create the sandbox");
-                }
-                self.context.runtime.metrics.pod_start_failed();
-                let failure = Failure::after(earlier, Timestamp::now(), backoff, waiting);
-                self.history.sandbox = Some(failure);
-                Err(Next::Again)
-            }
-        }
-    }
-
-    async fn start(
-        &mut self,
-        pod: &Arc<Pod>,
-        start: &StartContainer,
-        wish: &Wish,
-        observed: &Observed,
-    ) -> Result<(), Next> {
-        let runtime = self.context.runtime.clone();
-        // A plan names containers of the pod that it was made for.
-        let Some(spec) = pod.container(start.container) else { return Err(Next::Again) };
-        let kind = match start.container {
-            ContainerRef::Init(_) => ContainerType::InitContainer,
-            ContainerRef::Main(_) => ContainerType::Container,
-        };
-        let name = spec.name.clone();
-        let Some(sandbox) = observed.sandboxes.iter().find(|s| s.id == start.sandbox) else {
-            return Err(Next::Again);
-        };
-        let create = async { Some(runtime.create_container(pod, spec, start, sandbox).await) };
-        // A pull may take very long; a newer wish need not wait for it.
-        let interrupt = async {
-            self.mailbox.other_than(wish).await;
-            None
-        };
-        let Some(created) = future::or(create, interrupt).await else { return Err(Next::Again) };
-        let started = match created {
-            Ok(id) => {
-                // Told before it starts, so that its exit finds its owner however soon it comes.
-                self.send(Report::Created { pod: self.name.clone(), container: id.clone() }).await;
-                runtime.start_container(pod, &name, start, &id).await.map(|()| id)
-            }
-            Err(error) => Err(error),
-        };
-        match started {
-            Ok(id) => {
-                info!(pod = %self.name, container = name, id = %id, attempt = start.attempt, "container is running");
-                runtime.metrics.container_started(kind);
-                self.history.starts.remove(&name);
-                Ok(())
-            }
-            Err(StartError::Away(error)) => Err(self.set_back("start a container", &error.into())),
-            Err(StartError::Refused { backoff, waiting }) => {
-                let earlier = self.history.starts.get(&name);
-                if earlier.is_none_or(|failure| failure.waiting != waiting) {
-                    warn!(pod = %self.name, container = name, reason = waiting.reason, message = waiting.message, "cannot start the container");
-                }
-                runtime.metrics.container_start_failed(kind, error_code(&waiting.reason));
-                let failure = Failure::after(earlier, Timestamp::now(), backoff, waiting);
-                self.history.starts.insert(name, failure);
-                // The others of the pod do not wait for this one.
-                Ok(())
-            }
-        }
-    }
-
     /// Nothing is left in the runtime; nothing shall be left on disk either.
     async fn finish(&mut self, number: u64) -> Next {
         for uid in self.made.clone() {
@@ -294,6 +339,12 @@ impl Worker {
             }
             self.made.remove(&uid);
         }
+        // The last thing to go: until then a new agent knows that the end has begun.
+        if let Err(error) = self.context.records.remove(&self.name).await {
+            return self.set_back("clean up", &error.into());
+        }
+        self.context.prober.forget(&self.name);
+        self.kept = Record::default();
         info!(pod = %self.name, "pod is gone");
         self.send(Report::Gone { pod: self.name.clone(), number }).await;
         Next::Rest(None)
@@ -319,37 +370,8 @@ impl Worker {
         Next::Rest(Some(wait))
     }
 
-    async fn report(&mut self, want: &Want, observed: &Observed, plan: &Plan, now: Timestamp) {
-        let mut running = false;
-        if let Want::Run(pod) = want {
-            let node_ips = &self.context.runtime.node_ips;
-            let status = pod_status(pod, observed, plan, self.status.as_ref(), node_ips, now);
-            self.status = Some(Arc::new(status));
-            running = observed.sandboxes.iter().any(|s| s.uid == pod.uid && s.ready);
-        }
-        let status = match (want, &self.status) {
-            (Want::Run(pod), Some(status)) => Some((pod.uid.clone(), status.clone())),
-            _ => None,
-        };
-        self.send(Report::Synced { pod: self.name.clone(), status, seen: fingerprint(observed), running })
-            .await;
-    }
-
     async fn send(&self, report: Report) {
         // The loop ends with the agent: then nobody is left to tell.
         let _ = self.context.reports.send(Event::Worker(report)).await;
-    }
-}
-
-/// The value of the metric's label `code`: kubelet's reasons are a closed set.
-fn error_code(reason: &str) -> &'static str {
-    match reason {
-        "ErrImageNeverPull" => "ErrImageNeverPull",
-        "ImagePullBackOff" => "ErrImagePull",
-        "ImageInspectError" => "ImageInspectError",
-        "CreateContainerConfigError" => "CreateContainerConfigError",
-        "CreateContainerError" => "CreateContainerError",
-        "RunContainerError" => "RunContainerError",
-        _ => "Unknown",
     }
 }

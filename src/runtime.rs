@@ -3,10 +3,16 @@
 //! Decides nothing: what to do comes from `plan`, how it is said to the runtime from `cri::convert`.
 
 pub mod dirs;
-mod execute;
+pub mod hooks;
+mod http_get;
 mod image;
+mod last_words;
 mod logs;
+mod node_ips;
 mod observe;
+pub mod probes;
+mod start;
+mod stop;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,27 +22,38 @@ use futures_lite::future;
 use smol::lock::{RwLock, Semaphore};
 use smol::{Executor, Timer};
 
-use crate::cri::{CriClient, CriError};
+use crate::cri::{CriClient, CriError, Reactor};
+use crate::http::Client;
 use crate::metrics::Metrics;
 use crate::pod::dns::ClusterDns;
+use crate::pod::hostname::FqdnTooLong;
+use crate::state::StateError;
 use crate::volume::VolumeError;
 
 pub use dirs::Dirs;
-#[cfg(test)]
-pub(crate) use execute::container_mounts;
-pub use execute::{StartError, chain};
+pub use image::{Fallback, ImageError, Images, PullSettings};
 pub(crate) use logs::{make_dir, make_dir_exactly, on, remove_file, remove_tree};
+pub use node_ips::NodeIps;
 pub use observe::Cache;
+#[cfg(test)]
+pub(crate) use start::container_mounts;
+pub use start::{StartError, chain};
 
 /// The container runtime and the node around it.
 #[derive(Debug)]
 pub struct Runtime {
     /// The client.
     pub cri: CriClient,
+    /// What asks containers over HTTP.
+    pub http: Client,
+    /// Where gRPC's connections to containers live.
+    pub reactor: Reactor,
+    /// How many commands of probes run at the same time: [`probes::EXEC_WIDTH`].
+    pub exec_probes: Semaphore,
     /// Where things lie on disk.
     pub dirs: Dirs,
-    /// The node's addresses, if they were given.
-    pub node_ips: Vec<String>,
+    /// The node's addresses.
+    pub node_ips: NodeIps,
     /// The cluster's resolver.
     pub cluster_dns: ClusterDns,
     /// The node's resolver file; without one, pods with the node's policy get none.
@@ -45,6 +62,8 @@ pub struct Runtime {
     pub metrics: Arc<Metrics>,
     /// Runs what goes on side by side.
     pub executor: Arc<Executor<'static>>,
+    /// What pulls of images work with.
+    pub images: Images,
     /// How many sandboxes are made at the same time: see [`Runtime::sandbox_width`].
     pub sandboxes: Semaphore,
     /// Held for reading while a container is being started: see [`Runtime::drain`].
@@ -70,6 +89,16 @@ impl Runtime {
     }
 }
 
+/// Does work that has a place among few, and gives the place up after a while: what hangs keeps nobody else out.
+async fn with_place<T>(place: impl Sized, patience: Duration, work: impl Future<Output = T>) -> T {
+    let give_up = async {
+        Timer::after(patience).await;
+        drop(place);
+        future::pending().await
+    };
+    future::or(work, give_up).await
+}
+
 /// A step that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StepError {
@@ -89,6 +118,12 @@ pub enum StepError {
     /// A volume of the pod.
     #[error(transparent)]
     Volume(#[from] VolumeError),
+    /// The pod's host name.
+    #[error(transparent)]
+    Hostname(#[from] FqdnTooLong),
+    /// What is remembered of the pod.
+    #[error(transparent)]
+    State(#[from] StateError),
     /// The runtime says that it was done, and shows that it was not.
     #[error("the runtime did as it was told, without effect")]
     NoEffect,
@@ -100,4 +135,25 @@ pub enum StepError {
         /// The directory.
         dir: PathBuf,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_hangs_gives_up_its_place_and_goes_on() {
+        let places = Semaphore::new(1);
+        smol::block_on(async {
+            let (done, finished) = async_channel::bounded::<&str>(1);
+            let place = places.acquire().await;
+            let hung = with_place(place, Duration::from_millis(10), finished.recv());
+            let next = async {
+                let _mine = places.acquire().await;
+                done.send("after all").await
+            };
+            let (hung, _) = future::zip(hung, next).await;
+            assert_eq!(hung, Ok("after all"));
+        });
+    }
 }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use crate::metrics::Metrics;
 use crate::metrics::process::observe_process;
+use crate::probe::schedule::Report;
 use crate::view::Published;
 
 pub use plain::{Listening, ServerError, start_plain};
@@ -21,6 +22,9 @@ pub use router::{Method, Port, Request, Response};
 
 /// Asks whether the sync loop turns; the error is the reason why not. It may wait for some seconds.
 pub type HealthCheck = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+/// Reads what is known of every probe.
+pub type ProbeReports = Arc<dyn Fn() -> Vec<Report> + Send + Sync>;
 
 /// What one port serves, for as long as it is open.
 #[derive(Clone)]
@@ -31,6 +35,8 @@ pub struct Endpoints {
     pub view: Published,
     /// Asked by `/healthz`, and only then.
     pub health: HealthCheck,
+    /// Asked by `/probes`.
+    pub probes: ProbeReports,
     /// What `/metrics` counts.
     pub metrics: Arc<Metrics>,
 }
@@ -42,6 +48,7 @@ impl Endpoints {
             port: self.port,
             view: &self.view.load(),
             health: &*self.health,
+            probes: &*self.probes,
             metrics: &self.metrics,
             process: &observe_process,
         };

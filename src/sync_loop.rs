@@ -6,18 +6,21 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use async_channel::Sender;
 use k8s_openapi::api::core::v1::PodStatus;
 
+use crate::order::{self, Lack};
 use crate::plan::{Want, Wish};
 use crate::pleg::PlegEvent;
 use crate::pleg::diff::{Fingerprint, NodeList, Seen, diff_listed};
-use crate::pod::{ContainerId, Pod, PodName, PodUid, Source};
+use crate::pod::status::is_ready;
+use crate::pod::{ContainerId, Pod, PodName, Source};
 use crate::pod_config::{PodConfig, PodUpdate, Snapshot};
 use crate::pod_manager::PodManager;
+use crate::record::Remembered;
 use crate::view::{PodView, RuntimeState, Verdict, View};
 
 /// What can happen.
@@ -27,6 +30,8 @@ pub enum Event {
     Config(Snapshot),
     /// The runtime gave a hint.
     Pleg(PlegEvent),
+    /// What probes found of a pod has changed.
+    Probe(PodName),
     /// A worker reports.
     Worker(Report),
     /// Somebody asks whether the loop turns.
@@ -47,8 +52,8 @@ pub enum Report {
     Synced {
         /// The worker's pod.
         pod: PodName,
-        /// The wanted instance and its status; none while the wish is to stop.
-        status: Option<(PodUid, Arc<PodStatus>)>,
+        /// The wanted instance, or the one that ends, and its status; none if it is not known.
+        status: Option<(Arc<Pod>, Arc<PodStatus>)>,
         /// What was seen last.
         seen: Fingerprint,
         /// Its sandbox is up.
@@ -78,12 +83,18 @@ pub struct SyncLoop {
     config: PodConfig,
     pods: PodManager,
     workers: BTreeMap<PodName, Worker>,
+    /// Those whose wish waits for other pods.
+    held: BTreeSet<PodName>,
     listed: Option<NodeList>,
     runtime: RuntimeState,
     /// What became of every manifest, as of the last word of a source.
     verdicts: Arc<[Verdict]>,
+    /// Those of them that the sources do not know of.
+    refusals: Vec<Verdict>,
     /// Wishes so far.
     wishes: u64,
+    /// What an earlier agent remembered of pods that no worker has looked at yet.
+    remembered: BTreeMap<PodName, Remembered>,
 }
 
 /// What the loop knows of one worker.
@@ -104,11 +115,19 @@ impl SyncLoop {
             config: PodConfig::new(sources),
             pods: PodManager::default(),
             workers: BTreeMap::new(),
+            held: BTreeSet::new(),
             listed: None,
             runtime: RuntimeState::Unknown,
             verdicts: Arc::default(),
+            refusals: Vec::new(),
             wishes: 0,
+            remembered: BTreeMap::new(),
         }
+    }
+
+    /// The same, with what an earlier agent remembered of the pods.
+    pub fn remembering(self, remembered: BTreeMap<PodName, Remembered>) -> Self {
+        Self { remembered, ..self }
     }
 
     /// Takes in one event and says what to do.
@@ -121,6 +140,7 @@ impl SyncLoop {
                 self.runtime = RuntimeState::Down(reason);
                 Vec::new()
             }
+            Event::Probe(pod) => self.tell(&pod).into_iter().collect(),
             Event::Worker(report) => self.on_report(report),
             Event::Ping(reply) => {
                 // Whoever asked may have given up.
@@ -146,15 +166,19 @@ impl SyncLoop {
     }
 
     fn on_config(&mut self, snapshot: Snapshot) -> Vec<Command> {
-        let mut commands = Vec::new();
+        let mut told = BTreeSet::new();
         for update in self.config.apply(snapshot) {
             self.pods.apply(&update);
-            commands.push(match update {
+            told.insert(match update {
                 PodUpdate::Add(pod) | PodUpdate::Update(pod) => self.wish(pod.name.clone(), Want::Run(pod)),
                 PodUpdate::Remove(name) => self.wish(name, Want::Stop),
             });
         }
         self.verdicts = self.config.verdicts().into();
+        self.refusals = self.config.refusals();
+        // Only now is it known who is there to be waited for.
+        told.extend(self.review_held());
+        let mut commands: Vec<_> = told.iter().filter_map(|name| self.tell(name)).collect();
         commands.extend(self.end_orphans());
         commands
     }
@@ -168,7 +192,7 @@ impl SyncLoop {
             .workers
             .iter()
             .filter(|(name, _)| look(name))
-            .map(|(name, worker)| Command::Tell(name.clone(), worker.wish.clone()))
+            .filter_map(|(name, _)| self.tell(name))
             .collect();
         self.listed = Some(list);
         commands.extend(self.end_orphans());
@@ -177,7 +201,7 @@ impl SyncLoop {
 
     fn on_exited(&mut self, id: &ContainerId) -> Vec<Command> {
         let owner = self.workers.iter().find(|(_, worker)| worker.seen.contains_key(id.as_str()));
-        owner.map(|(name, worker)| Command::Tell(name.clone(), worker.wish.clone())).into_iter().collect()
+        owner.and_then(|(name, _)| self.tell(name)).into_iter().collect()
     }
 
     fn on_report(&mut self, report: Report) -> Vec<Command> {
@@ -191,11 +215,12 @@ impl SyncLoop {
                 if let Some(worker) = self.workers.get_mut(&pod) {
                     worker.seen = seen;
                     worker.running = running;
-                    // A report on an earlier instance says nothing about the one that is wanted now.
-                    if let Some((uid, status)) = status
-                        && worker.pod.as_ref().is_some_and(|pod| pod.uid == uid)
+                    // A report on an earlier version says nothing about the one that is wanted now.
+                    if let Some((shown, status)) = status
+                        && worker.pod.as_ref().is_some_and(|pod| pod.same_as(&shown))
                     {
                         worker.status = Some(status);
+                        return self.review_held().iter().filter_map(|name| self.tell(name)).collect();
                     }
                 }
             }
@@ -203,6 +228,7 @@ impl SyncLoop {
                 // A wish that crossed the report keeps the worker, whatever it is.
                 if self.workers.get(&pod).is_some_and(|worker| worker.wish.number == number) {
                     self.workers.remove(&pod);
+                    self.held.remove(&pod);
                     if let Some(list) = &mut self.listed {
                         list.remove(&pod);
                     }
@@ -217,18 +243,29 @@ impl SyncLoop {
     /// no source was not made by a kubelet from a source of ours: it is left alone.
     fn end_orphans(&mut self) -> Vec<Command> {
         let Some(list) = &self.listed else { return Vec::new() };
-        let orphans: Vec<_> = list
-            .iter()
-            .filter(|(name, listed)| {
-                !self.workers.contains_key(name)
-                    && self.pods.get(name).is_none()
-                    && listed
-                        .source
-                        .is_some_and(|source| source != Source::Api && self.config.is_settled(source))
-            })
-            .map(|(name, _)| name.clone())
+        let is_over = |source| source != Source::Api && self.config.is_settled(source);
+        let held = list.iter().filter(|(_, listed)| listed.source.is_some_and(is_over));
+        // A record without an instance is worth nothing once the runtime holds nothing of the pod.
+        let forgotten = |past: &Remembered| {
+            let last = past.record.instance.as_ref();
+            last.is_none_or(|last| is_over(last.source))
+        };
+        let remembered =
+            self.remembered.iter().filter(|(name, past)| !list.contains_key(name) && forgotten(past));
+        let is_wanted = |name: &PodName| self.pods.get(name).is_some() || self.config.refuses(name);
+        let orphans: Vec<_> = held
+            .map(|(name, _)| name)
+            .chain(remembered.map(|(name, _)| name))
+            .filter(|name| !self.workers.contains_key(name) && !is_wanted(name))
+            .cloned()
             .collect();
-        orphans.into_iter().map(|name| self.wish(name, Want::Stop)).collect()
+        let orphans: Vec<_> = orphans.into_iter().map(|name| self.wish(name, Want::Stop)).collect();
+        orphans.iter().filter_map(|name| self.tell(name)).collect()
+    }
+
+    /// Manifests that are refused for what others say: their own source has taken them.
+    pub fn refusals(&self) -> &[Verdict] {
+        &self.refusals
     }
 
     /// Pods of a source that this agent was not given: they run, and nobody looks after them.
@@ -240,9 +277,52 @@ impl SyncLoop {
             .collect()
     }
 
-    fn wish(&mut self, name: PodName, want: Want) -> Command {
+    /// Looks anew at those who wait, and names those whose wait has changed. A wish that waits for nobody never waits
+    /// again: its pod may run by now.
+    fn review_held(&mut self) -> Vec<PodName> {
+        let mut changed = Vec::new();
+        for name in std::mem::take(&mut self.held) {
+            let Some(Worker { wish: Wish { want: Want::Run(pod), unmet, .. }, .. }) = self.workers.get(&name)
+            else {
+                continue;
+            };
+            let now = order::unmet(pod, |name| self.lack(name));
+            if !now.is_empty() {
+                self.held.insert(name.clone());
+            }
+            if now != *unmet
+                && let Some(worker) = self.workers.get_mut(&name)
+            {
+                worker.wish.unmet = now;
+                changed.push(name);
+            }
+        }
+        changed
+    }
+
+    /// What a pod lacks for others to start after it. One that has done its work lacks nothing.
+    fn lack(&self, name: &PodName) -> Option<Lack> {
+        if self.pods.get(name).is_none() {
+            return Some(Lack::Absent);
+        }
+        let status = self.workers.get(name).and_then(|worker| worker.status.as_ref());
+        match status.and_then(|status| status.phase.as_deref()) {
+            Some("Succeeded") => None,
+            Some("Failed") => Some(Lack::Failed),
+            _ => (!status.is_some_and(|status| is_ready(status))).then_some(Lack::NotReady),
+        }
+    }
+
+    /// The newest wish for a pod, for its worker.
+    fn tell(&self, name: &PodName) -> Option<Command> {
+        self.workers.get(name).map(|worker| Command::Tell(name.clone(), worker.wish.clone()))
+    }
+
+    /// Notes a wish, which is still to be told.
+    fn wish(&mut self, name: PodName, want: Want) -> PodName {
         self.wishes += 1;
-        let wish = Wish { number: self.wishes, want };
+        let wish = Wish { number: self.wishes, want, unmet: Vec::new() };
+        let remembered = self.remembered.remove(&name);
         let worker = self.workers.entry(name.clone()).or_insert_with(|| Worker {
             wish: wish.clone(),
             pod: None,
@@ -253,9 +333,11 @@ impl SyncLoop {
         worker.wish = wish.clone();
         if let Want::Run(pod) = &wish.want {
             worker.pod = Some(pod.clone());
-            worker.status = None;
+            // Until its worker has looked, the last that was known of the instance stands.
+            worker.status = remembered.and_then(|past| past.status(pod));
+            self.held.insert(name.clone());
         }
-        Command::Tell(name, wish)
+        name
     }
 }
 

@@ -147,8 +147,8 @@ fn make_file(path: &Path) -> Result<(), StepError> {
     }
 }
 
-/// A mount path without a leading slash means one from the root.
-fn absolute(path: &str) -> String {
+/// A path in a container without a leading slash means one from the root.
+pub(crate) fn absolute(path: &str) -> String {
     if path.starts_with('/') { path.to_owned() } else { format!("/{path}") }
 }
 

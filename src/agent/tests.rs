@@ -16,6 +16,7 @@ fn healthz(inbox: Sender<Event>, deadline: Duration) -> Listening {
         port: Port::Healthz,
         view: Published::default(),
         health: ping(inbox, deadline),
+        probes: Arc::new(Vec::new),
         metrics: Arc::new(Metrics::new("node1")),
     };
     start_plain("127.0.0.1:0".parse().unwrap(), endpoints).unwrap()

@@ -6,6 +6,10 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
+use crate::http::Url;
+use crate::http::url::UrlError;
+use crate::image::provider::ProviderConfigError;
+
 /// A configuration that rkubelet does not start with. `Display` is one line and says all there is to say.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -95,6 +99,48 @@ pub enum ConfigError {
         /// The number asked for.
         parallel: u32,
     },
+    /// One of the two flags about credential provider plugins without the other.
+    #[error("--{given} needs --{missing} beside it")]
+    CredentialProviderFlags {
+        /// The flag that is there.
+        given: &'static str,
+        /// The flag that is not.
+        missing: &'static str,
+    },
+    /// A configuration of credential provider plugins that cannot be used.
+    #[error("{}: {problem}", path.display())]
+    CredentialProviders {
+        /// The file, or the directory of files.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: ProviderConfigError,
+    },
+    /// Files must be signed, but nobody said by whom.
+    #[error("--require-signed-files needs --manifest-public-key")]
+    SignedFilesWithoutKey,
+    /// A manifest URL that is none.
+    #[error("staticPodURL (--manifest-url): {cause}")]
+    Url {
+        /// What is wrong with it. Part of the line, so it is not offered as a source.
+        cause: UrlError,
+    },
+    /// A manifest URL that anybody on the way could change.
+    #[error(
+        "staticPodURL (--manifest-url): {url} is in plain text and not on this machine; use https, or say --allow-insecure-manifest-url"
+    )]
+    PlainTextUrl {
+        /// The URL.
+        url: Url,
+    },
+    /// A header that cannot be sent, by its name or by its value.
+    #[error("staticPodURLHeader (--manifest-url-header): {name:?} or its value cannot be a header")]
+    Header {
+        /// The header's name; its value may be a secret.
+        name: String,
+    },
+    /// A certificate without its key, or a key without its certificate.
+    #[error("--manifest-url-client-certificate and --manifest-url-client-key go together")]
+    HalfIdentity,
     /// Neither the hostname nor `--hostname-override` is a name that a node can have.
     #[error("node name {name:?} is not a DNS-1123 subdomain; set one with --hostname-override")]
     NodeName {

@@ -48,6 +48,28 @@ fn walk(directory: &Path, found: &mut DropIns) -> Result<(), ConfigError> {
     Ok(())
 }
 
+/// The files of a configuration that is one file, or a directory of `*.json`, `*.yaml` and `*.yml`, in their order.
+pub(crate) fn list_provider_configs(path: &Path) -> Result<Vec<PathBuf>, ConfigError> {
+    let refuse = |cause| ConfigError::Read { path: path.to_owned(), cause };
+    if !fs::metadata(path).map_err(refuse)?.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let entries = fs::read_dir(path).map_err(refuse)?.map(|entry| entry.map(|entry| entry.path()));
+    let mut paths: Vec<_> = entries.collect::<Result<_, _>>().map_err(refuse)?;
+    let is_config = |path: &PathBuf| {
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        matches!(extension, Some("json" | "yaml" | "yml")) && !path.is_dir()
+    };
+    paths.retain(is_config);
+    paths.sort();
+    Ok(paths)
+}
+
+/// Those names of a directory that are no files of it.
+pub(crate) fn missing_files<'a>(directory: &Path, names: impl Iterator<Item = &'a str>) -> Vec<PathBuf> {
+    names.map(|name| directory.join(name)).filter(|path| !path.is_file()).collect()
+}
+
 /// The hostname, as the kernel has it.
 pub(crate) fn hostname() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
@@ -57,7 +79,7 @@ pub(crate) fn hostname() -> String {
 mod tests {
     use std::fs;
 
-    use super::{hostname, list_drop_ins, read_text};
+    use super::{hostname, list_drop_ins, list_provider_configs, read_text};
 
     #[test]
     fn drop_ins_are_conf_files_in_lexical_order() {
@@ -75,6 +97,20 @@ mod tests {
         };
         assert_eq!(names(&found.read), [".conf", "10.conf", "20-sub/a.conf", "20-sub/b.conf", "30.conf"]);
         assert_eq!(names(&found.ignored), ["05.conf.bak", "notes.txt"]);
+    }
+
+    #[test]
+    fn provider_configs_are_a_file_or_a_directory_of_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        fs::create_dir(root.join("d.yaml")).unwrap();
+        for name in ["b.yml", "a.json", "c.yaml", "c.yaml.bak", "readme"] {
+            fs::write(root.join(name), "").unwrap();
+        }
+        let expect: Vec<_> = ["a.json", "b.yml", "c.yaml"].map(|name| root.join(name)).into();
+        assert_eq!(list_provider_configs(root).unwrap(), expect);
+        assert_eq!(list_provider_configs(&root.join("readme")).unwrap(), [root.join("readme")]);
+        assert!(list_provider_configs(&root.join("none")).is_err());
     }
 
     #[test]

@@ -16,8 +16,8 @@ use self::table::{FLAGS, Flag, Target};
 use super::error::{ConfigError, Hint};
 use super::kind::{Effect, Kind};
 use super::kubelet_configuration::{KubeletConfiguration, absolute};
-use super::suggest::nearest;
 use super::text::{combine, parse_text};
+use crate::suggest::nearest;
 
 /// The flags that were given.
 #[derive(Debug, Default)]
@@ -63,7 +63,9 @@ impl Flags {
         let parsed =
             text.to_str().and_then(|text| parse_text(kind, text)).filter(|value| kind.check_whole(value));
         let Some(mut value) = parsed else {
-            let (value, expected) = (lossy(text), kind.expected());
+            // What is not a header may still hold a secret.
+            let value = if matches!(kind, Kind::Headers) { "***".to_owned() } else { lossy(text) };
+            let expected = kind.expected();
             return Err(ConfigError::FlagValue { flag: written.to_owned(), value, expected });
         };
         if let (Kind::Path, Some(path)) = (kind, value.as_str()) {
@@ -84,6 +86,11 @@ impl Flags {
     /// The value of a flag as text; empty text counts as not given.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.get(name)?.as_str().filter(|text| !text.is_empty())
+    }
+
+    /// Whether a boolean flag was given, and is true.
+    pub(crate) fn is_set(&self, name: &str) -> bool {
+        self.get(name).and_then(Value::as_bool).unwrap_or(false)
     }
 
     /// Writes the flags that mirror fields over what the files said.

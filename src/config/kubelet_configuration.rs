@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use self::fields::FIELDS;
 use super::error::{ConfigError, Hint, shorten};
 use super::kind::{Effect, Field, Kind};
-use super::suggest::nearest;
+use crate::suggest::nearest;
 use crate::yaml::parse_documents;
 
 const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
@@ -131,7 +131,9 @@ fn check_object(
             continue;
         }
         if !field.kind.check(value) {
-            let (value, expected) = (shorten(value), field.kind.expected());
+            // What is not a header may still hold a secret.
+            let value = if matches!(field.kind, Kind::Headers) { "***".to_owned() } else { shorten(value) };
+            let expected = field.kind.expected();
             return Err(ConfigError::FieldValue { path: path.to_owned(), field: full, value, expected });
         }
         match (field.kind, value) {

@@ -8,14 +8,20 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hyper::header::{
+    CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
 use serde_json::Value;
 
-use super::duration::parse_duration;
 use super::error::ConfigError;
 use super::flags::Flags;
 use super::kind::normalize_endpoint;
 use super::kubelet_configuration::KubeletConfiguration;
 use super::node_name::{is_dns1123_subdomain, node_name};
+use crate::duration::parse_duration;
+use crate::http::tls::{Identity, Roots};
+use crate::http::{PlainText, Tls, Url};
+use crate::image::provider::Provider;
 
 const RUNTIME_ENDPOINT: &str = "unix:///run/containerd/containerd.sock";
 
@@ -27,9 +33,13 @@ pub struct Config {
     /// The directory, or the one file, of the static pods' manifests (`staticPodPath`).
     pub pod_manifest_path: Option<PathBuf>,
     /// The URL to read manifests from (`staticPodURL`).
-    pub manifest_url: Option<String>,
-    /// The headers of requests to that URL: each name with its values in order (`staticPodURLHeader`).
-    pub manifest_url_headers: BTreeMap<String, Vec<String>>,
+    pub manifest_url: Option<Url>,
+    /// The headers of requests to that URL (`staticPodURLHeader`). Their values do not show in logs.
+    pub manifest_url_headers: HeaderMap,
+    /// Who may be asked for manifests in plain text.
+    pub manifest_url_plain_text: PlainText,
+    /// How the URL's server is known, and how it knows us.
+    pub manifest_url_tls: Tls,
     /// How often the manifest directory is read anew, events or no events.
     pub file_check_frequency: Duration,
     /// How often the manifest URL is read.
@@ -74,12 +84,26 @@ pub struct Config {
     pub serialize_image_pulls: bool,
     /// How many images may be pulled at a time; no limit if unset and not serialized.
     pub max_parallel_image_pulls: Option<u32>,
+    /// The longest time that a pull may take (`--image-pull-deadline`).
+    pub image_pull_deadline: Duration,
+    /// Whether `Always` falls back to the present image where no registry can be reached (`--image-pull-fallback`).
+    pub image_pull_fallback: bool,
+    /// The credential provider plugins (`--image-credential-provider-config`).
+    pub credential_providers: Vec<Provider>,
+    /// Where their programs are (`--image-credential-provider-bin-dir`).
+    pub credential_provider_bin_dir: PathBuf,
     /// The longest back-off of a crash loop.
     pub max_container_restart_period: Duration,
     /// The log's verbosity, as klog counts it.
     pub verbosity: u32,
     /// Whether a manifest with a field that would be ignored is refused.
     pub strict_manifests: bool,
+    /// The public key that manifests are signed with, in minisign's format.
+    pub manifest_public_key: Option<PathBuf>,
+    /// The key that every file of the manifest directory must be signed with, if any must.
+    pub signed_files_key: Option<PathBuf>,
+    /// Whether manifests that others than root can write are believed.
+    pub allow_unsafe_manifest_permissions: bool,
     /// What was said and has no effect, a line each. To be logged once, at the start.
     pub warnings: Vec<String>,
 }
@@ -105,12 +129,28 @@ impl Config {
         }
 
         let pod_manifest_path = settings.text("staticPodPath").map(PathBuf::from);
-        let manifest_url = settings.text("staticPodURL").map(str::to_owned);
+        let manifest_url = settings.text("staticPodURL").map(manifest_url).transpose()?;
+        let plain_text = match flags.get("allow-insecure-manifest-url").and_then(Value::as_bool) {
+            Some(true) => PlainText::Anywhere,
+            _ => PlainText::Loopback,
+        };
+        if let Some(url) = manifest_url.as_ref().filter(|url| !plain_text.allows(url)) {
+            return Err(ConfigError::PlainTextUrl { url: url.clone() });
+        }
         if pod_manifest_path.is_none() && manifest_url.is_none() {
             warnings.push(
                 "no source of pods: neither staticPodPath (--pod-manifest-path) nor staticPodURL (--manifest-url) is set"
                     .to_owned(),
             );
+        }
+
+        let manifest_public_key = flags.text("manifest-public-key").map(PathBuf::from);
+        let require_signed_files = flags.is_set("require-signed-files");
+        if require_signed_files && manifest_public_key.is_none() {
+            return Err(ConfigError::SignedFilesWithoutKey);
+        }
+        if !require_signed_files && manifest_public_key.is_some() && manifest_url.is_none() {
+            warnings.push("--manifest-public-key checks no file without --require-signed-files".to_owned());
         }
 
         let max_parallel_image_pulls = settings.int("maxParallelImagePulls");
@@ -128,7 +168,9 @@ impl Config {
             node_name: name,
             pod_manifest_path,
             manifest_url,
-            manifest_url_headers: settings.headers("staticPodURLHeader"),
+            manifest_url_headers: headers(merged.get("staticPodURLHeader"))?,
+            manifest_url_plain_text: plain_text,
+            manifest_url_tls: manifest_url_tls(flags)?,
             file_check_frequency: settings.period("fileCheckFrequency").unwrap_or(Duration::from_secs(20)),
             http_check_frequency: settings.period("httpCheckFrequency").unwrap_or(Duration::from_secs(20)),
             sync_frequency: settings.period("syncFrequency").unwrap_or(Duration::from_secs(60)),
@@ -159,13 +201,34 @@ impl Config {
             },
             serialize_image_pulls,
             max_parallel_image_pulls,
+            image_pull_deadline: flags
+                .text("image-pull-deadline")
+                .and_then(positive_duration)
+                .unwrap_or(Duration::from_secs(60 * 60)),
+            image_pull_fallback: flags.get("image-pull-fallback").and_then(Value::as_bool).unwrap_or(false),
+            credential_providers: Vec::new(),
+            credential_provider_bin_dir: flags
+                .text("image-credential-provider-bin-dir")
+                .map(PathBuf::from)
+                .unwrap_or_default(),
             max_container_restart_period: settings
                 .period("crashLoopBackOff.maxContainerRestartPeriod")
                 .unwrap_or(Duration::from_secs(300)),
             verbosity: settings.int("logging.verbosity").unwrap_or(0),
-            strict_manifests: flags.get("strict-manifests").and_then(Value::as_bool).unwrap_or(false),
+            strict_manifests: flags.is_set("strict-manifests"),
+            signed_files_key: manifest_public_key.clone().filter(|_| require_signed_files),
+            manifest_public_key,
+            allow_unsafe_manifest_permissions: flags.is_set("allow-unsafe-manifest-permissions"),
             warnings,
         })
+    }
+
+    /// How many images may be pulled at a time; none for no limit.
+    pub fn parallel_image_pulls(&self) -> Option<usize> {
+        match (self.serialize_image_pulls, self.max_parallel_image_pulls) {
+            (true, _) => Some(1),
+            (false, width) => width.and_then(|width| usize::try_from(width).ok()),
+        }
     }
 }
 
@@ -188,8 +251,7 @@ impl<'a> Settings<'a> {
 
     /// A duration longer than zero.
     fn period(&self, field: &str) -> Option<Duration> {
-        let nanos = parse_duration(self.text(field)?)?;
-        u64::try_from(nanos).ok().filter(|nanos| *nanos > 0).map(Duration::from_nanos)
+        positive_duration(self.text(field)?)
     }
 
     fn ip(&self, field: &str) -> Option<IpAddr> {
@@ -199,11 +261,45 @@ impl<'a> Settings<'a> {
     fn endpoint(&self, field: &str) -> Option<String> {
         normalize_endpoint(self.text(field)?)
     }
+}
 
-    fn headers(&self, field: &str) -> BTreeMap<String, Vec<String>> {
-        let headers = self.0.get(field).and_then(Value::as_object).into_iter().flatten();
-        headers.map(|(name, values)| (name.clone(), texts(values).map(str::to_owned).collect())).collect()
+fn manifest_url(text: &str) -> Result<Url, ConfigError> {
+    text.parse().map_err(|cause| ConfigError::Url { cause })
+}
+
+fn manifest_url_tls(flags: &Flags) -> Result<Tls, ConfigError> {
+    let path = |flag: &str| flags.text(flag).map(PathBuf::from);
+    let identity = match (path("manifest-url-client-certificate"), path("manifest-url-client-key")) {
+        (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
+        (None, None) => None,
+        _ => return Err(ConfigError::HalfIdentity),
+    };
+    let roots = path("manifest-url-ca-file").map_or(Roots::System, Roots::File);
+    Ok(Tls::Verified { roots, identity })
+}
+
+/// Headers that say how the message itself is sent are not for anybody to give.
+const FRAMING: [HeaderName; 6] = [CONNECTION, CONTENT_LENGTH, TE, TRAILER, TRANSFER_ENCODING, UPGRADE];
+
+fn headers(value: Option<&Value>) -> Result<HeaderMap, ConfigError> {
+    let mut headers = HeaderMap::new();
+    for (name, values) in value.and_then(Value::as_object).into_iter().flatten() {
+        // Neither error shows the value.
+        let refuse = || ConfigError::Header { name: name.clone() };
+        let known = HeaderName::try_from(name).ok().filter(|name| !FRAMING.contains(name));
+        let header = known.ok_or_else(refuse)?;
+        for text in texts(values) {
+            let mut value = HeaderValue::try_from(text).map_err(|_| refuse())?;
+            value.set_sensitive(true);
+            headers.append(header.clone(), value);
+        }
     }
+    Ok(headers)
+}
+
+fn positive_duration(text: &str) -> Option<Duration> {
+    let nanos = u64::try_from(parse_duration(text)?).ok()?;
+    (nanos > 0).then(|| Duration::from_nanos(nanos))
 }
 
 fn texts(value: &Value) -> impl Iterator<Item = &str> {

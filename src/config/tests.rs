@@ -11,6 +11,8 @@ use super::kind::{Effect, Field, Kind};
 use super::kubelet_configuration::KubeletConfiguration;
 use super::kubelet_configuration::fields::FIELDS;
 use super::{Config, Invocation, load};
+use crate::http::tls::{Identity, Roots};
+use crate::http::{PlainText, Tls};
 
 const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 
@@ -59,6 +61,8 @@ fn defaults_are_those_of_kubelet() {
             pod_manifest_path: None,
             manifest_url: None,
             manifest_url_headers: Default::default(),
+            manifest_url_plain_text: PlainText::Loopback,
+            manifest_url_tls: Tls::Verified { roots: Roots::System, identity: None },
             file_check_frequency: seconds(20),
             http_check_frequency: seconds(20),
             sync_frequency: seconds(60),
@@ -81,9 +85,16 @@ fn defaults_are_those_of_kubelet() {
             resolv_conf: Some("/etc/resolv.conf".into()),
             serialize_image_pulls: true,
             max_parallel_image_pulls: None,
+            image_pull_deadline: Duration::from_secs(3600),
+            image_pull_fallback: false,
+            credential_providers: vec![],
+            credential_provider_bin_dir: PathBuf::new(),
             max_container_restart_period: seconds(300),
             verbosity: 0,
             strict_manifests: false,
+            manifest_public_key: None,
+            signed_files_key: None,
+            allow_unsafe_manifest_permissions: false,
             warnings: vec![
                 "no source of pods: neither staticPodPath (--pod-manifest-path) nor staticPodURL (--manifest-url) is set"
                     .into()
@@ -100,9 +111,12 @@ fn other_value(path: &str) -> &'static str {
         "clusterDomain" => "cluster.local",
         "containerRuntimeEndpoint" | "imageServiceEndpoint" => "/run/other.sock",
         "crashLoopBackOff.maxContainerRestartPeriod" => "7s",
-        "fileCheckFrequency" | "syncFrequency" | "runtimeRequestTimeout" => "7s",
-        "healthzPort" | "readOnlyPort" | "maxPods" | "logging.verbosity" => "7",
+        "fileCheckFrequency" | "httpCheckFrequency" | "syncFrequency" | "runtimeRequestTimeout" => "7s",
+        "healthzPort" | "readOnlyPort" | "maxPods" | "maxParallelImagePulls" | "logging.verbosity" => "7",
+        "serializeImagePulls" => "false",
         "podLogsDir" | "resolvConf" | "staticPodPath" => "/other",
+        "staticPodURL" => "https://host/pods",
+        "staticPodURLHeader" => "{a: [b]}",
         _ => panic!("{path} is honoured: give it a value here"),
     }
 }
@@ -128,7 +142,10 @@ fn every_mirror_of_an_honoured_field_changes_the_config() {
     let default = resolve("", &[]);
     for flag in FLAGS.iter().filter(|flag| flag.effect() == Effect::Honoured) {
         let Target::Field(path) = flag.target else { continue };
-        let value = other_value(path).trim_matches(['[', ']']);
+        let value = match path {
+            "staticPodURLHeader" => "a:b",
+            _ => other_value(path).trim_matches(['[', ']']),
+        };
         let mut config = resolve("", &[&format!("--{}={value}", flag.name)]);
         config.warnings.clone_from(&default.warnings);
         assert_ne!(config, default, "--{}", flag.name);
@@ -171,32 +188,79 @@ fn zero_and_empty_mean_the_default_where_kubelet_says_so() {
 #[test]
 fn endpoints_addresses_labels_and_headers_are_read() {
     let config = resolve(
-        "staticPodURL: http://host/pods\nstaticPodURLHeader: {a: [one, two]}",
+        "staticPodURL: https://host/pods\nstaticPodURLHeader: {a: [secret-1, secret-2]}",
         &["--container-runtime-endpoint=/run/a.sock", "--node-ip=10.0.0.1,::1", "--node-labels=a=b,c"],
     );
     assert_eq!(config.runtime_endpoint, "unix:///run/a.sock");
     assert_eq!(config.image_endpoint, "unix:///run/a.sock");
     assert_eq!(config.node_ips.len(), 2);
     assert_eq!(config.node_labels["a"], "b");
-    assert_eq!(config.manifest_url_headers["a"], ["one", "two"]);
+    assert_eq!(config.manifest_url_headers.get_all("a").iter().collect::<Vec<_>>(), ["secret-1", "secret-2"]);
+    assert!(!format!("{config:?}").contains("secret"), "the values of headers do not show");
+    assert_eq!(config.warnings, ["flags without effect yet: --node-labels"]);
+}
+
+#[test]
+fn the_manifest_url_is_safe_unless_it_is_said_otherwise() {
+    let plain = |url: &str, more: &[&str]| {
+        let url = format!("--manifest-url={url}");
+        resolve_on("edge", "", &[&[url.as_str()], more].concat()).map(|config| config.manifest_url_plain_text)
+    };
+    assert_eq!(plain("http://127.0.0.1:8080/pods", &[]), Ok(PlainText::Loopback));
+    assert_eq!(plain("http://[::1]/pods", &[]), Ok(PlainText::Loopback));
+    assert_eq!(plain("https://host/pods", &[]), Ok(PlainText::Loopback));
+    assert_eq!(plain("http://host/pods", &["--allow-insecure-manifest-url"]), Ok(PlainText::Anywhere));
+    let line = plain("http://user:secret@host/pods?token=secret", &[]).unwrap_err();
+    assert!(line.contains("http://host/pods?... is in plain text") && !line.contains("secret"), "{line}");
     assert_eq!(
-        config.warnings,
-        [
-            "KubeletConfiguration fields without effect yet: staticPodURL, staticPodURLHeader",
-            "flags without effect yet: --node-labels",
-        ]
+        plain("http://host:port/", &[]).unwrap_err(),
+        "staticPodURL (--manifest-url): the port is not a number from 0 to 65535"
     );
 }
 
 #[test]
+fn certificates_for_the_manifest_url() {
+    let tls = |flags: &[&str]| resolve_on("edge", "", flags).map(|config| config.manifest_url_tls);
+    let certificate = "--manifest-url-client-certificate=c.pem";
+    let identity = Identity { certificate: "/cwd/c.pem".into(), key: "/cwd/k.pem".into() };
+    assert_eq!(
+        tls(&["--manifest-url-ca-file=/ca.pem", certificate, "--manifest-url-client-key=k.pem"]),
+        Ok(Tls::Verified { roots: Roots::File("/ca.pem".into()), identity: Some(identity) })
+    );
+    assert_eq!(
+        tls(&[certificate]).unwrap_err(),
+        "--manifest-url-client-certificate and --manifest-url-client-key go together"
+    );
+}
+
+#[test]
+fn headers_that_cannot_be_sent_are_refused_without_their_value() {
+    for (body, name) in [
+        ("{'a b': [secret]}", "a b"),
+        ("{a: [\"secret\\n\"]}", "a"),
+        ("{Transfer-Encoding: [secret]}", "Transfer-Encoding"),
+    ] {
+        let line = resolve_on("edge", &format!("staticPodURLHeader: {body}"), &[]).unwrap_err();
+        assert!(line.contains(&format!("{name:?}")) && !line.contains("secret"), "{line}");
+    }
+    for line in [
+        resolve_on("edge", "staticPodURLHeader: {a: secret}", &[]).unwrap_err(),
+        resolve_on("edge", "", &["--manifest-url-header=secret"]).unwrap_err(),
+    ] {
+        assert!(line.contains("***") && !line.contains("secret"), "{line}");
+    }
+}
+
+#[test]
 fn image_pulls_are_serial_unless_parallel_ones_are_asked_for() {
-    for (body, serial, parallel) in [
-        ("", true, None),
-        ("maxParallelImagePulls: 1", true, Some(1)),
-        ("maxParallelImagePulls: 4", false, Some(4)),
-        ("serializeImagePulls: false", false, None),
+    for (body, serial, parallel, width) in [
+        ("", true, None, Some(1)),
+        ("maxParallelImagePulls: 1", true, Some(1), Some(1)),
+        ("maxParallelImagePulls: 4", false, Some(4), Some(4)),
+        ("serializeImagePulls: false", false, None, None),
     ] {
         let config = resolve(body, &[]);
+        assert_eq!(config.parallel_image_pulls(), width, "{body}");
         assert_eq!(
             (config.serialize_image_pulls, config.max_parallel_image_pulls),
             (serial, parallel),
@@ -283,6 +347,55 @@ fn file_drop_ins_and_flags_are_laid_over_each_other() {
 }
 
 #[test]
+fn credential_providers_are_read_whole_or_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    let write = |file: &str, names: &[&str]| {
+        let head = "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n";
+        let items = names.iter().map(|name| {
+            format!("- {{name: {name}, apiVersion: credentialprovider.kubelet.k8s.io/v1, matchImages: [r.io], defaultCacheDuration: 0s}}\n")
+        });
+        fs::write(root.join(file), format!("{head}{}", items.collect::<String>())).unwrap();
+    };
+    write("a.yaml", &["one", "two"]);
+    let flag = |name: &str, path: &Path| format!("--image-credential-provider-{name}={}", path.display());
+    let (config, bin) = (flag("config", root), flag("bin-dir", root));
+    fs::write(root.join("one"), "").unwrap();
+    let arguments =
+        [config.as_str(), &bin, "--hostname-override=n", "--image-pull-deadline=5m", "--image-pull-fallback"];
+    let loaded = load_from(&arguments).unwrap();
+    assert_eq!((loaded.image_pull_deadline, loaded.image_pull_fallback), (Duration::from_secs(300), true));
+    assert_eq!(loaded.credential_provider_bin_dir, root);
+    assert_eq!(
+        loaded.credential_providers.iter().map(|p| p.name.as_str()).collect::<Vec<_>>(),
+        ["one", "two"]
+    );
+    let missing = format!("there is no credential provider plugin {}", root.join("two").display());
+    assert!(loaded.warnings.contains(&missing), "{:?}", loaded.warnings);
+
+    write("b.yml", &["one"]);
+    let line = load_from(&arguments).unwrap_err();
+    assert_eq!(line, format!("{}: the provider one is there twice", root.display()));
+    write("b.yml", &["a/b"]);
+    let line = load_from(&arguments).unwrap_err();
+    assert!(line.starts_with(&format!("{}: providers[0].name: ", root.join("b.yml").display())), "{line}");
+
+    let rows = [
+        (
+            vec![config.as_str()],
+            "--image-credential-provider-config needs --image-credential-provider-bin-dir",
+        ),
+        (vec![bin.as_str()], "--image-credential-provider-bin-dir needs --image-credential-provider-config"),
+        (vec!["--image-credential-provider-config=/nowhere", &bin], "cannot read /nowhere: "),
+    ];
+    for (mut arguments, expect) in rows {
+        arguments.push("--hostname-override=n");
+        let line = load_from(&arguments).unwrap_err();
+        assert!(line.starts_with(expect), "{line}");
+    }
+}
+
+#[test]
 fn what_cannot_be_read_is_refused_by_name() {
     for arguments in [["--config=/nowhere"], ["--config-dir=/nowhere"]] {
         let line = load_from(&arguments).unwrap_err();
@@ -308,4 +421,19 @@ fn the_documentation_lists_what_is_honoured() {
         .collect();
     assert_eq!(listed("Flags honoured"), flags);
     assert_eq!(listed("Fields honoured"), honoured_fields(FIELDS, ""));
+}
+
+#[test]
+fn signatures_and_permissions() {
+    let config =
+        resolve("", &["--pod-manifest-path=/m", "--manifest-public-key=/k", "--require-signed-files"]);
+    assert_eq!(config.signed_files_key, Some("/k".into()));
+    assert_eq!(config.manifest_public_key, config.signed_files_key);
+    assert!(config.warnings.is_empty(), "{:?}", config.warnings);
+    let config = resolve("", &["--pod-manifest-path=/m", "--manifest-public-key=/k"]);
+    assert_eq!(config.signed_files_key, None);
+    assert_eq!(config.warnings, ["--manifest-public-key checks no file without --require-signed-files"]);
+    assert!(resolve("", &["--allow-unsafe-manifest-permissions"]).allow_unsafe_manifest_permissions);
+    let refused = resolve_on("node1", "", &["--require-signed-files"]);
+    assert_eq!(refused.unwrap_err(), "--require-signed-files needs --manifest-public-key");
 }

@@ -3,6 +3,9 @@
 //! Invariant: every future here ends by its deadline, whatever the runtime does, and may be awaited from
 //! any executor. It must not decide: no retries, no caches; the caller observes and plans anew.
 
+mod images;
+mod tasks;
+
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -17,16 +20,18 @@ use tonic::{Code, Request, Response, Status};
 use super::endpoint::Endpoint;
 use super::error::{CriError, ErrorClass};
 use super::events::TaskExits;
+use super::handlers::handlers;
 use super::proto::event_service::events_client::EventsClient;
 use super::proto::image_service_client::ImageServiceClient;
 use super::proto::runtime_service_client::RuntimeServiceClient;
+use super::proto::task_service::tasks_client::TasksClient;
 use super::proto::{
-    AuthConfig, Container, ContainerConfig, ContainerFilter, ContainerStatus, ContainerStatusRequest,
-    CreateContainerRequest, Image, ImageSpec, ImageStatusRequest, ListContainersRequest,
-    ListPodSandboxRequest, PodSandbox, PodSandboxConfig, PodSandboxFilter, PodSandboxStatus,
-    PodSandboxStatusRequest, PullImageRequest, RemoveContainerRequest, RemovePodSandboxRequest,
-    RunPodSandboxRequest, StartContainerRequest, StatusRequest, StatusResponse, StopContainerRequest,
-    StopPodSandboxRequest, VersionRequest, VersionResponse,
+    Container, ContainerConfig, ContainerFilter, ContainerStatus, ContainerStatusRequest,
+    CreateContainerRequest, ExecSyncRequest, ExecSyncResponse, ListContainersRequest, ListPodSandboxRequest,
+    PodSandbox, PodSandboxConfig, PodSandboxFilter, PodSandboxStatus, PodSandboxStatusRequest,
+    RemoveContainerRequest, RemovePodSandboxRequest, RunPodSandboxRequest, StartContainerRequest,
+    StatusRequest, StatusResponse, StopContainerRequest, StopPodSandboxRequest, VersionRequest,
+    VersionResponse,
 };
 use crate::pod::id::{ContainerId, SandboxId};
 
@@ -37,6 +42,11 @@ const MAX_ANSWER: usize = 16 << 20;
 /// drops a client that pings more often than every five minutes.
 const PING_EVERY: Duration = Duration::from_secs(6 * 60);
 const PING_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How much later than we the runtime gives up on a call.
+const SLACK: Duration = Duration::from_secs(1);
+/// No call takes longer, whatever grace period a manifest names: tonic and the runtime both count further only so far.
+const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 /// The version of CRI that we speak, as `Version` wants to hear it.
 const CRI_VERSION: &str = "v1";
@@ -53,7 +63,7 @@ pub struct Timeouts {
 
 impl Default for Timeouts {
     fn default() -> Self {
-        Self { request: Duration::from_secs(2 * 60), pull: Duration::from_secs(30 * 60) }
+        Self { request: Duration::from_secs(2 * 60), pull: Duration::from_secs(60 * 60) }
     }
 }
 
@@ -78,6 +88,7 @@ pub struct CriClient {
     runtime: RuntimeServiceClient<Channel>,
     image: ImageServiceClient<Channel>,
     events: EventsClient<Channel>,
+    tasks: TasksClient<Channel>,
     timeouts: Timeouts,
     observer: Observer,
 }
@@ -105,6 +116,7 @@ impl CriClient {
         let image_channel = if image == runtime { runtime_channel.clone() } else { channel(image)? };
         Ok(Self {
             events: EventsClient::new(runtime_channel.clone()),
+            tasks: TasksClient::new(runtime_channel.clone()),
             runtime: RuntimeServiceClient::new(runtime_channel).max_decoding_message_size(MAX_ANSWER),
             image: ImageServiceClient::new(image_channel).max_decoding_message_size(MAX_ANSWER),
             timeouts,
@@ -124,8 +136,17 @@ impl CriClient {
 
     /// The runtime's conditions (`RuntimeReady`, `NetworkReady`) and features.
     pub async fn status(&self) -> Result<StatusResponse, CriError> {
+        self.ask_status(StatusRequest { verbose: false }).await
+    }
+
+    /// The names that a pod may give as its runtime class; empty if the runtime does not tell.
+    pub async fn runtime_handlers(&self) -> Result<Vec<String>, CriError> {
+        let answer = self.ask_status(StatusRequest { verbose: true }).await?;
+        Ok(handlers(&answer))
+    }
+
+    async fn ask_status(&self, request: StatusRequest) -> Result<StatusResponse, CriError> {
         let mut client = self.runtime.clone();
-        let request = StatusRequest { verbose: false };
         self.call(op("Status", "status"), self.timeouts.request, request, |r| async move {
             client.status(r).await
         })
@@ -253,8 +274,10 @@ impl CriClient {
         let op = op("StopContainer", "stop_container");
         // A negative grace reaches containerd as none at all; it must not shorten the deadline.
         let grace = u64::try_from(grace_seconds).unwrap_or(0);
-        let deadline = self.timeouts.request.saturating_add(Duration::from_secs(grace));
-        let request = StopContainerRequest { container_id: id.0.clone(), timeout: grace_seconds.max(0) };
+        let grace = Duration::from_secs(grace).min(LONGEST);
+        let deadline = self.timeouts.request.saturating_add(grace);
+        let timeout = i64::try_from(grace.as_secs()).unwrap_or(i64::MAX);
+        let request = StopContainerRequest { container_id: id.0.clone(), timeout };
         self.call(op, deadline, request, |r| async move { gone_is_done(client.stop_container(r).await) })
             .await
     }
@@ -270,31 +293,26 @@ impl CriClient {
         .await
     }
 
-    /// The image, if the node has it.
-    pub async fn image_status(&self, image: &str) -> Result<Option<Image>, CriError> {
-        let mut client = self.image.clone();
-        let op = op("ImageStatus", "image_status");
-        let request = ImageStatusRequest { image: Some(image_spec(image)), verbose: false };
-        let answer = self
-            .call(op, self.timeouts.request, request, |r| async move { client.image_status(r).await })
-            .await?;
-        Ok(answer.image)
-    }
-
-    /// Pulls an image and returns the runtime's reference to it.
-    pub async fn pull_image(
+    /// Runs a command in a container; the runtime ends it after `limit`.
+    pub async fn exec_sync(
         &self,
-        image: &str,
-        auth: Option<AuthConfig>,
-        sandbox: PodSandboxConfig,
-    ) -> Result<String, CriError> {
-        let mut client = self.image.clone();
-        let op = op("PullImage", "pull_image");
-        let request =
-            PullImageRequest { image: Some(image_spec(image)), auth, sandbox_config: Some(sandbox) };
-        let answer =
-            self.call(op, self.timeouts.pull, request, |r| async move { client.pull_image(r).await }).await?;
-        Ok(answer.image_ref)
+        id: &ContainerId,
+        command: Vec<String>,
+        limit: Duration,
+    ) -> Result<ExecSyncResponse, CriError> {
+        let mut client = self.runtime.clone();
+        // The runtime counts in whole seconds, and takes 0 for no limit.
+        let limit = limit.min(LONGEST);
+        let timeout = i64::try_from(limit.as_secs().saturating_add(1)).unwrap_or(i64::MAX);
+        let request = ExecSyncRequest { container_id: id.0.clone(), cmd: command, timeout };
+        let deadline = self.timeouts.request.saturating_add(limit);
+        self.call(
+            op("ExecSync", "exec_sync"),
+            deadline,
+            request,
+            |r| async move { client.exec_sync(r).await },
+        )
+        .await
     }
 
     /// Subscribes to the ends of containers. Errors, a dead socket included, come from [`TaskExits::next`].
@@ -314,9 +332,10 @@ impl CriClient {
         F: Future<Output = Result<Response<A>, Status>>,
     {
         let start = Instant::now();
+        let deadline = deadline.min(LONGEST);
         let mut request = Request::new(request);
-        // Tells the runtime, so that it gives up too.
-        request.set_timeout(deadline);
+        // Tells the runtime, so that it gives up too; a little later, so that it is our own deadline that speaks.
+        request.set_timeout(deadline.saturating_add(SLACK));
         // Boxed: tonic's future holds the message several times over.
         let answer = within(deadline, Box::pin(send(request))).await;
         let answer =
@@ -341,10 +360,6 @@ fn gone_is_done<A>(answer: Result<Response<A>, Status>) -> Result<Response<()>, 
         Err(status) if ErrorClass::of(&status) != ErrorClass::NotFound => Err(status),
         Ok(_) | Err(_) => Ok(Response::new(())),
     }
-}
-
-fn image_spec(image: &str) -> ImageSpec {
-    ImageSpec { image: image.to_owned(), user_specified_image: image.to_owned(), ..ImageSpec::default() }
 }
 
 /// A lazy channel; tonic opens the socket anew, by its path, whenever the last connection has ended.

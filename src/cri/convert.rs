@@ -10,11 +10,11 @@ use k8s_openapi::api::core::v1::{Container, ContainerPort, PodSpec};
 use super::proto::{
     ContainerConfig, ContainerMetadata, DnsConfig, ImageSpec, KeyValue, LinuxContainerConfig,
     LinuxContainerSecurityContext, LinuxPodSandboxConfig, LinuxSandboxSecurityContext, Mount, NamespaceMode,
-    NamespaceOption, PodSandboxConfig, PodSandboxMetadata, PortMapping, Protocol, SecurityProfile,
+    NamespaceOption, PodSandboxConfig, PodSandboxMetadata, PortMapping, Protocol, SecurityProfile, Signal,
     UserNamespace, security_profile::ProfileType,
 };
 use crate::pod::dns::Dns;
-use crate::pod::{Pod, hostname, keys};
+use crate::pod::{Pod, keys};
 
 /// Paths under /proc and /sys that a container does not see, as kubelet's.
 const MASKED_PATHS: [&str; 12] = [
@@ -35,8 +35,14 @@ const MASKED_PATHS: [&str; 12] = [
 /// Paths that a container may only read, as kubelet's.
 const READONLY_PATHS: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
-/// The sandbox of a pod.
-pub fn sandbox_config(pod: &Pod, attempt: u32, log_directory: &str, dns: Dns) -> PodSandboxConfig {
+/// The sandbox of a pod; `hostname` is for the kernel, and left out on the node's network.
+pub fn sandbox_config(
+    pod: &Pod,
+    attempt: u32,
+    log_directory: &str,
+    dns: Dns,
+    hostname: String,
+) -> PodSandboxConfig {
     let host_network = pod.spec.host_network == Some(true);
     let mut labels = pod.metadata.labels.clone().unwrap_or_default();
     labels.extend(pod_labels(pod));
@@ -47,7 +53,7 @@ pub fn sandbox_config(pod: &Pod, attempt: u32, log_directory: &str, dns: Dns) ->
             namespace: pod.name.namespace.clone(),
             attempt,
         }),
-        hostname: if host_network { String::new() } else { hostname(pod) },
+        hostname: if host_network { String::new() } else { hostname },
         log_directory: log_directory.to_owned(),
         dns_config: Some(DnsConfig { servers: dns.servers, searches: dns.searches, options: dns.options }),
         port_mappings: if host_network { Vec::new() } else { port_mappings(&pod.spec) },
@@ -72,6 +78,8 @@ pub struct Prepared {
     pub attempt: u32,
     /// Crashes in a row before it.
     pub crashes: u32,
+    /// How often all containers of the pod were restarted before it.
+    pub round: u32,
     /// Its place among the init containers, for a sidecar.
     pub sidecar: Option<usize>,
     /// The image, as the runtime resolved it.
@@ -120,8 +128,19 @@ pub fn container_config(pod: &Pod, container: &Container, prepared: Prepared) ->
             }),
             ..Default::default()
         }),
+        stop_signal: stop_signal(container).map_or(0, |name| cri_signal(name) as i32),
         ..Default::default()
     }
+}
+
+fn stop_signal(container: &Container) -> Option<&str> {
+    container.lifecycle.as_ref()?.stop_signal.as_deref()
+}
+
+/// CRI's word for a signal; its default for one that it does not know.
+fn cri_signal(name: &str) -> Signal {
+    let name = format!("SIGNAL_{}", name.replace('+', "PLUS").replace('-', "MINUS"));
+    Signal::from_str_name(&name).unwrap_or(Signal::RuntimeDefault)
 }
 
 fn pod_labels(pod: &Pod) -> BTreeMap<String, String> {
@@ -142,12 +161,23 @@ fn container_annotations(pod: &Pod, container: &Container, prepared: &Prepared) 
     if let Some(grace) = pod.spec.termination_grace_period_seconds {
         put(keys::GRACE_PERIOD, grace.to_string());
     }
+    let pre_stop = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.pre_stop.as_ref());
+    // What was read from JSON can be written as such.
+    if let Some(handler) = pre_stop.and_then(|handler| serde_json::to_string(handler).ok()) {
+        put(keys::PRE_STOP_HANDLER, handler);
+    }
+    if let Some(signal) = stop_signal(container) {
+        put(keys::STOP_SIGNAL, signal.to_owned());
+    }
     let ports = container.ports.as_deref().unwrap_or_default();
     if !ports.is_empty() {
         put(keys::CONTAINER_PORTS, ports_annotation(ports));
     }
     if prepared.crashes > 0 {
         put(keys::CRASHES, prepared.crashes.to_string());
+    }
+    if prepared.round > 0 {
+        put(keys::ROUND, prepared.round.to_string());
     }
     if let Some(place) = prepared.sidecar {
         put(keys::SIDECAR, place.to_string());

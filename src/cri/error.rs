@@ -59,6 +59,15 @@ impl CriError {
         }
     }
 
+    /// The failure as Go's gRPC writes it, and so kubelet; a code that tells nothing is left out.
+    pub fn as_go_writes_it(&self) -> String {
+        match self.code {
+            Code::Unknown => self.message.clone(),
+            Code::Cancelled => format!("rpc error: code = Canceled desc = {}", self.message),
+            code => format!("rpc error: code = {code:?} desc = {}", self.message),
+        }
+    }
+
     /// Whether what the call names does not exist.
     pub fn is_not_found(&self) -> bool {
         self.class == ErrorClass::NotFound
@@ -80,6 +89,8 @@ impl ErrorClass {
         match status.code() {
             Code::NotFound => Self::NotFound,
             Code::DeadlineExceeded | Code::Cancelled => Self::Timeout,
+            // containerd, of a registry that is not there for it.
+            Code::Unavailable if text.starts_with("failed to pull") => Self::Refused,
             Code::Unavailable => Self::Unavailable,
             Code::Unimplemented => Self::Unimplemented,
             // containerd before its CRI plugin is up.
@@ -138,6 +149,7 @@ mod tests {
             (Code::Cancelled, "Timeout expired", Timeout),
             (Code::Cancelled, "context canceled", Timeout),
             (Code::Unavailable, "closing", Unavailable),
+            (Code::Unavailable, "failed to pull and unpack image \"x\": 503 Service Unavailable", Refused),
             (Code::Unknown, "server is not initialized yet", Unavailable),
             (Code::Unimplemented, "unknown service runtime.v1.RuntimeService", Unimplemented),
             (Code::Unknown, "failed to create containerd task: OCI runtime create failed", Refused),
@@ -159,6 +171,17 @@ mod tests {
         let error = CriError::from_status("Version", &status);
         assert_eq!(error.class, ErrorClass::Unavailable);
         assert_eq!(error.to_string(), "Version: No such file or directory (os error 2)");
+    }
+
+    #[test]
+    fn words_of_go() {
+        for (code, text) in [
+            (Code::NotFound, "rpc error: code = NotFound desc = no"),
+            (Code::Cancelled, "rpc error: code = Canceled desc = no"),
+            (Code::Unknown, "no"),
+        ] {
+            assert_eq!(CriError::from_status("PullImage", &Status::new(code, "no")).as_go_writes_it(), text);
+        }
     }
 
     #[test]

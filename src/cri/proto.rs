@@ -1,4 +1,5 @@
-//! The generated messages and clients of CRI v1 and of containerd's event service.
+//! The generated messages and clients of CRI v1 and of containerd's services of events and tasks, and of
+//! gRPC's health service.
 //!
 //! Owns nothing but the generated code and what it must not do by itself: print credentials.
 //! Their meaning is in `proto/`.
@@ -13,9 +14,19 @@ pub mod event_service {
     tonic::include_proto!("containerd.services.events.v1");
 }
 
+/// containerd's service of tasks, `containerd.services.tasks.v1`.
+pub mod task_service {
+    tonic::include_proto!("containerd.services.tasks.v1");
+}
+
 /// The payloads of containerd's events, `containerd.events`.
 pub mod task_events {
     tonic::include_proto!("containerd.events");
+}
+
+/// gRPC's own health service, `grpc.health.v1`.
+pub mod health {
+    tonic::include_proto!("grpc.health.v1");
 }
 
 impl fmt::Debug for AuthConfig {

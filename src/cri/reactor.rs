@@ -1,11 +1,14 @@
-//! The one tokio reactor of the process, which tonic needs for sockets and timers.
+//! The one tokio reactor of the process, which tonic and hyper need for sockets and timers.
 //!
 //! Invariant: a current-thread runtime on one thread named `tokio`, which lives as long as the process.
-//! It must not run work of ours: that belongs to the smol executor.
+//! It must not run work of ours but for what moves bytes: the rest belongs to the smol executor.
 
 use std::{future, io, thread};
 
 use tokio::runtime::{Builder, Handle};
+
+/// The way to the reactor. Named here, so that whoever only passes it on need not name tokio.
+pub type Reactor = Handle;
 
 /// Starts the thread and returns the handle under which channels are built.
 ///

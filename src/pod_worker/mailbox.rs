@@ -74,8 +74,8 @@ mod tests {
     fn the_newest_wish_counts_and_a_repeated_one_disturbs_nobody() {
         let (sender, receiver) = async_channel::bounded(1);
         let mut mailbox = Mailbox::new(receiver);
-        let run = |number, hash| Wish { number, want: Want::Run(Arc::new(pod("p", hash))) };
-        let stop = Wish { number: 3, want: Want::Stop };
+        let run = |number, hash| Wish { number, want: Want::Run(Arc::new(pod("p", hash))), unmet: vec![] };
+        let stop = Wish { number: 3, want: Want::Stop, unmet: vec![] };
         let (a, b) = (run(1, "a"), run(2, "b"));
         assert!(!mailbox.has_other_than(&a));
         sender.force_send(a.clone()).unwrap();

@@ -37,6 +37,11 @@ impl Dirs {
         self.pod(uid).join("etc-hosts")
     }
 
+    /// Where a container leaves its last words. kubelet's last part is any eight digits; ours is the attempt.
+    pub fn termination_message(&self, uid: &PodUid, container: &str, attempt: u32) -> PathBuf {
+        self.pod(uid).join("containers").join(container).join(format!("{attempt:08x}"))
+    }
+
     /// All pods' logs.
     pub fn pod_logs(&self) -> &Path {
         &self.pod_logs
@@ -78,6 +83,10 @@ mod tests {
         assert_eq!(
             dirs.log_link(&name, "web", &ContainerId::from("ID")),
             Path::new("/var/log/containers/simple-node1_default_web-ID.log")
+        );
+        assert_eq!(
+            dirs.termination_message(&uid, "web", 31),
+            Path::new("/var/lib/kubelet/pods/UID/containers/web/0000001f")
         );
         assert_eq!(
             dirs.empty_dir(&uid, "scratch"),

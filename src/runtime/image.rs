@@ -1,14 +1,118 @@
-//! Sees to it that a container's image is there.
+//! Sees to it that a container's image is there: looks, waits for its turn, and pulls with whatever credentials suit.
+//!
+//! An image that is present waits for nobody. One image is pulled once at a time, and as many images at a time as
+//! configured, in the order in which they were asked for.
 
+mod credentials;
+mod plugin;
+mod reason;
+#[cfg(test)]
+mod tests;
+mod turn;
+
+use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{Runtime, StartError};
+use k8s_openapi::api::core::v1::Container;
+use tracing::{info, warn};
+
+use self::credentials::Credentials;
+use self::turn::{Turns, TurnsByName};
+use super::{Runtime, StartError, with_place};
 use crate::backoff::Backoff;
-use crate::cri::proto::PodSandboxConfig;
-use crate::plan::Waiting;
+use crate::cri::CriError;
+use crate::cri::proto::{AuthConfig, PodSandboxConfig};
+use crate::image::keyring::Credential;
+use crate::image::name::ImageName;
+use crate::image::provider::Provider;
+use crate::observed::Sandbox;
+use crate::plan::{PullPermit, Waiting};
+use crate::pod::Pod;
 
 /// How often to look for an image that may not be pulled: somebody is likely to bring it.
 const ABSENT: Backoff = Backoff { base: Duration::from_secs(5), cap: Duration::from_secs(5) };
+/// A name does not become better by waiting; only an edit helps.
+const HOPELESS: Backoff = Backoff { base: Duration::from_secs(300), cap: Duration::from_secs(300) };
+
+/// How long a pull may keep its turn: a registry that hangs must not hold up all the others.
+const PULL_PATIENCE: Duration = Duration::from_secs(5 * 60);
+
+/// What pulls work with.
+#[derive(Debug)]
+pub struct Images {
+    /// One turn per image.
+    same: TurnsByName,
+    /// Turns of all images; none for no limit.
+    turns: Option<Turns>,
+    fallback: Fallback,
+    credentials: Credentials,
+}
+
+/// What becomes of a container whose image is to be pulled always, when no registry can be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fallback {
+    /// It waits, as with kubelet.
+    Never,
+    /// It runs the image that is present, if one is.
+    Present,
+}
+
+/// How pulls are configured.
+#[derive(Debug, Clone)]
+pub struct PullSettings {
+    /// How many images may be pulled at a time; none for no limit.
+    pub width: Option<usize>,
+    /// What to do without a registry.
+    pub fallback: Fallback,
+    /// Where docker's files are looked for first: the agent's root directory.
+    pub root_dir: PathBuf,
+    /// The plugins.
+    pub providers: Vec<Provider>,
+    /// Where the plugins' programs are.
+    pub plugin_dir: PathBuf,
+}
+
+impl Images {
+    /// From the configuration.
+    pub fn new(settings: PullSettings) -> Self {
+        Self {
+            same: TurnsByName::default(),
+            turns: settings.width.map(Turns::new),
+            fallback: settings.fallback,
+            credentials: Credentials::new(
+                credentials::search_paths(settings.root_dir, std::env::var_os("HOME")),
+                settings.providers,
+                settings.plugin_dir,
+            ),
+        }
+    }
+}
+
+/// Why there is no image for a container.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    /// It cannot be had for a reason other than a pull.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The pull failed.
+    #[error("{}: {}", .0.reason, .0.message)]
+    Pull(Waiting),
+    /// It is not there, and it is not yet time to pull it.
+    #[error("the image is not there yet")]
+    Absent,
+}
+
+/// An image that a container wants.
+struct Wanted<'a> {
+    /// As the manifest names it.
+    written: &'a str,
+    /// As the runtime is asked for it.
+    reference: String,
+    /// Registry and path in full.
+    repository: String,
+    /// The imagePullPolicy.
+    policy: Option<&'a str>,
+}
 
 /// What to do about an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,81 +123,149 @@ enum Choice {
     Pull,
     /// It is not there and may not be pulled.
     Refuse,
+    /// It is not there and may not be pulled yet.
+    Wait,
 }
 
-/// Chooses by imagePullPolicy.
-fn choose(policy: Option<&str>, present: bool) -> Choice {
-    match (policy, present) {
-        (Some("Always"), _) => Choice::Pull,
-        (_, true) => Choice::Use,
-        (Some("Never"), false) => Choice::Refuse,
-        (_, false) => Choice::Pull,
+/// Chooses by imagePullPolicy, and by what failed before.
+fn choose(policy: Option<&str>, permit: PullPermit, present: bool) -> Choice {
+    match (policy, present, permit) {
+        (Some("Always"), _, PullPermit::Pull) => Choice::Pull,
+        (Some("Always"), _, PullPermit::Look) => Choice::Wait,
+        (_, true, _) => Choice::Use,
+        (Some("Never"), false, _) => Choice::Refuse,
+        (_, false, PullPermit::Pull) => Choice::Pull,
+        (_, false, PullPermit::Look) => Choice::Wait,
     }
 }
 
 impl Runtime {
-    /// The runtime's reference of the image, pulled if the policy says so.
-    pub(super) async fn ensure_image(
+    /// The runtime's reference of a container's image, pulled if policy and permit say so.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub async fn ensure_image(
         &self,
-        image: &str,
-        policy: Option<&str>,
-        sandbox: PodSandboxConfig,
-    ) -> Result<String, StartError> {
-        let found = match policy {
-            Some("Always") => None,
-            _ => self
-                .cri
-                .image_status(image)
-                .await
-                .map_err(|error| StartError::cri("ImageInspectError", error))?,
+        pod: &Pod,
+        container: &Container,
+        sandbox: &Sandbox,
+        permit: PullPermit,
+    ) -> Result<String, ImageError> {
+        let written = container.image.as_deref().unwrap_or_default();
+        let name = ImageName::parse(written).map_err(|error| StartError::Refused {
+            backoff: HOPELESS,
+            waiting: reason::invalid_name(written, &error),
+        })?;
+        let policy = container.image_pull_policy.as_deref();
+        let wanted = Wanted {
+            written,
+            reference: name.with_default_tag(written),
+            repository: name.repository,
+            policy,
         };
-        match (choose(policy, found.is_some()), found) {
-            (Choice::Use, Some(found)) => Ok(found.id),
-            (Choice::Refuse, _) => Err(StartError::Refused {
-                backoff: ABSENT,
-                waiting: Waiting {
-                    reason: "ErrImageNeverPull".into(),
-                    message: format!("Container image \"{image}\" is not present with pull policy of Never"),
-                },
-            }),
-            _ => {
-                tracing::info!(image, "pulling image");
-                self.cri.pull_image(image, None, sandbox).await.map_err(|error| match error.is_away() {
-                    true => StartError::Away(error),
-                    false => StartError::Refused {
-                        backoff: Backoff::PULL,
-                        waiting: Waiting {
-                            reason: "ImagePullBackOff".into(),
-                            message: format!(
-                                "Back-off pulling image \"{image}\": ErrImagePull: {}",
-                                error.message
-                            ),
-                        },
-                    },
-                })
+        let found = self.find_image(policy, &wanted.reference).await?;
+        match (choose(policy, permit, found.is_some()), found) {
+            (Choice::Use, Some(found)) => Ok(found),
+            (Choice::Wait, _) => Err(ImageError::Absent),
+            (Choice::Refuse, _) => {
+                let refused = StartError::Refused { backoff: ABSENT, waiting: reason::never_pull(written) };
+                Err(refused.into())
+            }
+            (Choice::Pull | Choice::Use, _) => self.pull_in_turn(pod, sandbox, &wanted).await,
+        }
+    }
+
+    /// Waits for a turn and pulls, unless the image comes meanwhile.
+    async fn pull_in_turn(
+        &self,
+        pod: &Pod,
+        sandbox: &Sandbox,
+        wanted: &Wanted<'_>,
+    ) -> Result<String, ImageError> {
+        let Wanted { written, reference, repository, policy } = wanted;
+        let own = self.images.same.take(reference).await;
+        if own.waited
+            && let Some(found) = self.find_image(*policy, reference).await?
+        {
+            return Ok(found);
+        }
+        // Asked for before the turn: a plugin that hangs keeps no other pull waiting.
+        let known = self.images.credentials.find(repository).await;
+        let turn = match &self.images.turns {
+            Some(turns) => Some(turns.take().await),
+            None => None,
+        };
+        if turn.as_ref().is_some_and(|turn| turn.waited)
+            && let Some(found) = self.find_image(*policy, reference).await?
+        {
+            return Ok(found);
+        }
+        let config = self
+            .sandbox_config(pod, sandbox.attempt)
+            .await
+            .map_err(|error| StartError::step("CreateContainerConfigError", &error))?;
+        info!(pod = %pod.name, image = written, "pulling image");
+        let pull = self.pull(reference, known.credentials, config);
+        let errors = match with_place(turn, PULL_PATIENCE, pull).await? {
+            Ok(image) => return Ok(image),
+            Err(errors) => errors,
+        };
+        let waiting = reason::failed_pull(written, &errors, &known.complaints);
+        if self.images.fallback == Fallback::Present
+            && reason::is_unreachable(&errors)
+            && let Some(found) = self.find_image(None, reference).await?
+        {
+            let message = waiting.message;
+            warn!(pod = %pod.name, image = written, message, "no registry can be reached; using the image that is present");
+            return Ok(found);
+        }
+        Err(ImageError::Pull(waiting))
+    }
+
+    /// The image, unless the policy wants a fresh one.
+    async fn find_image(&self, policy: Option<&str>, reference: &str) -> Result<Option<String>, StartError> {
+        if policy == Some("Always") {
+            return Ok(None);
+        }
+        let found = self.cri.image_status(reference).await;
+        let found = found.map_err(|error| match error.is_away() {
+            true => StartError::Away(error),
+            false => {
+                StartError::Refused { backoff: Backoff::STEP, waiting: reason::inspect(reference, &error) }
+            }
+        })?;
+        Ok(found.map(|image| image.id))
+    }
+
+    /// Tries one credential after the other; without any, none. Returns why each of them failed.
+    async fn pull(
+        &self,
+        reference: &str,
+        credentials: Vec<Credential>,
+        config: PodSandboxConfig,
+    ) -> Result<Result<String, Vec<CriError>>, StartError> {
+        let mut tries: Vec<_> = credentials.into_iter().map(|found| Some(auth_config(found))).collect();
+        if tries.is_empty() {
+            tries.push(None);
+        }
+        let mut errors = Vec::new();
+        for auth in tries {
+            match self.cri.pull_image(reference, auth, config.clone()).await {
+                Ok(image) => return Ok(Ok(image)),
+                Err(error) if error.is_away() => return Err(StartError::Away(error)),
+                Err(error) => errors.push(error),
             }
         }
+        Ok(Err(errors))
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn policies() {
-        let cases = [
-            (Some("Always"), true, Choice::Pull),
-            (Some("Always"), false, Choice::Pull),
-            (Some("IfNotPresent"), true, Choice::Use),
-            (Some("IfNotPresent"), false, Choice::Pull),
-            (Some("Never"), true, Choice::Use),
-            (Some("Never"), false, Choice::Refuse),
-            (None, true, Choice::Use),
-            (None, false, Choice::Pull),
-        ];
-        for (policy, present, expect) in cases {
-            assert_eq!(choose(policy, present), expect, "{policy:?}, present {present}");
+fn auth_config(credential: Credential) -> AuthConfig {
+    match credential {
+        Credential::Basic { username, password } => {
+            AuthConfig { username, password, ..AuthConfig::default() }
         }
+        Credential::Identity(identity_token) => AuthConfig { identity_token, ..AuthConfig::default() },
+        Credential::Registry(registry_token) => AuthConfig { registry_token, ..AuthConfig::default() },
     }
 }

@@ -1,16 +1,20 @@
 //! Reads what the runtime holds for one pod name: two lists, and a status call for what changed.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 
 use jiff::Timestamp;
 
-use super::Runtime;
+use super::{Runtime, last_words};
 use crate::cri::proto::{
     self, ContainerFilter, ContainerState as CriState, PodSandboxFilter, PodSandboxState,
 };
 use crate::cri::{CriError, ErrorClass};
 use crate::observed::{Container, ContainerState, Exit, Observed, Sandbox};
-use crate::pod::{ConfigHash, ContainerId, PodName, PodUid, SandboxId, keys};
+use crate::pod::hook::Hook;
+use crate::pod::termination_message::{Fallback, joined};
+use crate::pod::{ConfigHash, ContainerId, PodName, PodUid, SandboxId, keys, signal};
+use crate::volume::absolute;
 
 /// What was seen before: a status is asked for once per state.
 #[derive(Debug, Default)]
@@ -80,7 +84,8 @@ impl Runtime {
             uid: PodUid(label(keys::POD_UID)),
             hash: listed.annotations.get(keys::CONFIG_HASH).cloned().map(ConfigHash),
             attempt: listed.metadata.as_ref().map_or(0, |m| m.attempt),
-            created_at: time(listed.created_at).unwrap_or_default(),
+            // One whose start was cut short has no time.
+            created_at: time(listed.created_at).unwrap_or_else(Timestamp::now),
             ready,
             ips,
         })
@@ -88,7 +93,11 @@ impl Runtime {
 
     async fn observe_container(&self, listed: &proto::Container) -> Result<Container, CriError> {
         let id = ContainerId(listed.id.clone());
-        let status = self.cri.container_status(&id).await?;
+        let mut status = self.cri.container_status(&id).await?;
+        let message = match CriState::try_from(listed.state) {
+            Ok(CriState::ContainerExited) => closing_message(&mut status).await,
+            _ => String::new(),
+        };
         let label = |key: &str| listed.labels.get(key).cloned().unwrap_or_default();
         let annotation = |key: &str| listed.annotations.get(key);
         let started_at = time(status.started_at);
@@ -100,8 +109,15 @@ impl Runtime {
             attempt: listed.metadata.as_ref().map_or(0, |m| m.attempt),
             hash: annotation(keys::CONTAINER_HASH).cloned().unwrap_or_default(),
             crashes: annotation(keys::CRASHES).and_then(|n| n.parse().ok()).unwrap_or(0),
+            round: annotation(keys::ROUND).and_then(|n| n.parse().ok()).unwrap_or(0),
             sidecar: annotation(keys::SIDECAR).and_then(|n| n.parse().ok()),
             grace: annotation(keys::GRACE_PERIOD).and_then(|n| n.parse().ok()),
+            pre_stop: annotation(keys::PRE_STOP_HANDLER)
+                .and_then(|handler| pre_stop(handler, annotation(keys::CONTAINER_PORTS), &listed.id)),
+            // A runtime that knows of stop signals tells the one that it will send.
+            stop_signal: annotation(keys::STOP_SIGNAL)
+                .filter(|_| status.stop_signal == proto::Signal::RuntimeDefault as i32)
+                .and_then(|name| signal::number(name)),
             image: status.image.map(|image| image.image).unwrap_or_default(),
             image_ref: status.image_ref,
             created_at: time(listed.created_at).unwrap_or_default(),
@@ -116,12 +132,34 @@ impl Runtime {
                     finished_at: time(status.finished_at).unwrap_or_default(),
                     code: status.exit_code,
                     reason: status.reason,
-                    message: status.message,
+                    message,
                 }),
                 Ok(CriState::ContainerUnknown) | Err(_) => ContainerState::Unknown,
             },
         })
     }
+}
+
+/// The preStop hook that a container was created with.
+fn pre_stop(handler: &str, ports: Option<&String>, container: &str) -> Option<Hook> {
+    let hook = Hook::from_annotations(handler, ports.map(String::as_str));
+    // Read once per state of the container, and said as often.
+    hook.inspect_err(|error| tracing::warn!(container, %error, "cannot read the preStop hook of a container"))
+        .ok()
+}
+
+/// The runtime's sentence about an end, and the container's last words. Where they lie is in the runtime's own list of
+/// mounts, as kubelet looks it up.
+async fn closing_message(status: &mut proto::ContainerStatus) -> String {
+    let annotation = |key: &str| status.annotations.get(key).map_or("", String::as_str);
+    let policy = annotation(keys::TERMINATION_MESSAGE_POLICY);
+    let fallback = Fallback::by_policy(policy, status.exit_code, &status.reason);
+    let path = annotation(keys::TERMINATION_MESSAGE_PATH);
+    let mount = status.mounts.iter().find(|mount| !path.is_empty() && mount.container_path == absolute(path));
+    let file = mount.map(|mount| PathBuf::from(&mount.host_path));
+    let log = PathBuf::from(&status.log_path);
+    let words = smol::unblock(move || last_words::read(file.as_deref(), &log, fallback)).await;
+    joined(std::mem::take(&mut status.message), &words)
 }
 
 /// What vanished between list and status is not there.
@@ -133,7 +171,19 @@ fn gone<T>(result: Result<T, CriError>) -> Result<Option<T>, CriError> {
     }
 }
 
-/// CRI counts nanoseconds; zero means never.
+/// CRI counts nanoseconds; zero means never, and so does what Go makes of a time that was not set, long before 1970.
 fn time(nanoseconds: i64) -> Option<Timestamp> {
-    if nanoseconds == 0 { None } else { Timestamp::from_nanosecond(i128::from(nanoseconds)).ok() }
+    if nanoseconds <= 0 { None } else { Timestamp::from_nanosecond(i128::from(nanoseconds)).ok() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_that_was_not_set_is_none() {
+        assert_eq!(time(0), None);
+        assert_eq!(time(-6_795_364_578_871_345_152), None, "as containerd writes it");
+        assert_eq!(time(1_000_000_000), Timestamp::from_second(1).ok());
+    }
 }

@@ -59,13 +59,12 @@ fn is_exited(status: &ContainerStatus) -> bool {
 }
 
 fn render_manifests(page: &mut Page, view: &View) {
-    page.family("rkubelet_manifests", Kind::Gauge, "Manifests by source and by what became of them.");
+    page.family("rkubelet_manifests", Kind::Gauge, "Documents by source and by what became of them.");
     // The local sources always have their lines, so that an alert on refusals has a zero to start from.
     let api = view.verdicts.iter().any(|verdict| verdict.source == Source::Api).then_some(Source::Api);
     for source in [Source::File, Source::Http].into_iter().chain(api) {
-        for outcome in ["accepted", "refused", "shadowed"] {
-            let found =
-                count(view.verdicts.iter(), |v| v.source == source && outcome_label(&v.outcome) == outcome);
+        for outcome in Outcome::WORDS {
+            let found = count(view.verdicts.iter(), |v| v.source == source && v.outcome.word() == outcome);
             page.sample(&[("source", source.as_str()), ("outcome", outcome)], found);
         }
     }
@@ -75,19 +74,9 @@ fn render_manifests(page: &mut Page, view: &View) {
         "Fields of accepted manifests that are not honoured.",
     );
     for source in [Source::File, Source::Http].into_iter().chain(api) {
-        let warnings = view.verdicts.iter().filter(|v| v.source == source).flat_map(|v| match &v.outcome {
-            Outcome::Accepted { warnings, .. } => warnings.as_slice(),
-            Outcome::Refused { .. } | Outcome::Shadowed { .. } => &[],
-        });
+        let of_source = view.verdicts.iter().filter(|v| v.source == source);
+        let warnings = of_source.flat_map(|v| v.outcome.warnings());
         page.sample(&[("source", source.as_str())], count(warnings, |_| true));
-    }
-}
-
-fn outcome_label(outcome: &Outcome) -> &'static str {
-    match outcome {
-        Outcome::Accepted { .. } => "accepted",
-        Outcome::Refused { .. } => "refused",
-        Outcome::Shadowed { .. } => "shadowed",
     }
 }
 
@@ -99,23 +88,31 @@ fn count<T>(items: impl IntoIterator<Item = T>, matches: impl Fn(T) -> bool) -> 
 mod tests {
     use super::*;
     use crate::metrics::exposition;
-    use crate::pod::PodName;
+    use crate::pod::{Finding, PodName};
     use crate::server::pods::tests::reference_view;
-    use crate::view::Verdict;
+    use crate::view::{Verdict, Winner};
 
     fn verdict(source: Source, outcome: Outcome) -> Verdict {
-        Verdict { source, origin: "/etc/kubernetes/manifests/a.yaml".to_owned(), outcome }
+        Verdict {
+            source,
+            origin: "/etc/kubernetes/manifests/a.yaml".to_owned(),
+            document: 1,
+            item: None,
+            outcome,
+        }
     }
 
     #[test]
     fn the_view_is_rendered() {
         let mut view = reference_view();
         let pod = PodName::new("default", "a");
-        let warnings = vec!["spec.x: unknown".to_owned(), "spec.y: not honoured".to_owned()];
+        let warnings = vec![Finding::new("spec.x", "unknown"), Finding::new("spec.y", "not honoured")];
+        let by = Winner { source: Source::File, origin: None };
         view.verdicts = [
             verdict(Source::File, Outcome::Accepted { pod: pod.clone(), warnings }),
-            verdict(Source::File, Outcome::Refused { field: String::new(), reason: "not YAML".to_owned() }),
-            verdict(Source::Http, Outcome::Shadowed { pod, by: Source::File }),
+            verdict(Source::File, Outcome::Unchanged { pod: pod.clone(), warnings: vec![] }),
+            verdict(Source::File, Outcome::Refused(Finding::whole("not YAML").into())),
+            verdict(Source::Http, Outcome::Shadowed { pod, by }),
         ]
         .into();
         view.runtime = RuntimeState::Up;
@@ -130,7 +127,9 @@ mod tests {
             "kubelet_running_containers{container_state=\"exited\"} 2",
             "kubelet_running_containers{container_state=\"running\"} 5",
             "rkubelet_manifests{source=\"file\",outcome=\"accepted\"} 1",
+            "rkubelet_manifests{source=\"file\",outcome=\"unchanged\"} 1",
             "rkubelet_manifests{source=\"file\",outcome=\"refused\"} 1",
+            "rkubelet_manifest_refusals_total{source=\"file\"} 0",
             "rkubelet_manifests{source=\"http\",outcome=\"refused\"} 0",
             "rkubelet_manifests{source=\"http\",outcome=\"shadowed\"} 1",
             "rkubelet_manifest_warnings{source=\"file\"} 2",

@@ -235,7 +235,13 @@ mod tests {
     fn started(port: Port, health: HealthCheck) -> Listening {
         let view = Published::default();
         view.publish(reference_view());
-        let endpoints = Endpoints { port, view, health, metrics: Arc::new(Metrics::new("node1")) };
+        let endpoints = Endpoints {
+            port,
+            view,
+            health,
+            probes: Arc::new(Vec::new),
+            metrics: Arc::new(Metrics::new("node1")),
+        };
         start_plain("127.0.0.1:0".parse().unwrap(), endpoints).unwrap()
     }
 
@@ -291,6 +297,7 @@ mod tests {
             port: Port::Healthz,
             view: Published::default(),
             health: healthy(),
+            probes: Arc::new(Vec::new),
             metrics: Arc::default(),
         };
         let error = start_plain(first.address(), endpoints).unwrap_err();

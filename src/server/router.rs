@@ -5,7 +5,8 @@
 
 use crate::metrics::process::Process;
 use crate::metrics::{Metrics, exposition};
-use crate::view::View;
+use crate::probe::schedule::Report;
+use crate::view::{View, to_json};
 
 use super::{metrics_page, pods};
 
@@ -14,7 +15,7 @@ use super::{metrics_page, pods};
 pub enum Port {
     /// The health port: is the agent alive?
     Healthz,
-    /// The read-only port: pods and metrics, without authentication.
+    /// The read-only port: pods, verdicts and metrics, without authentication.
     ReadOnly,
 }
 
@@ -72,6 +73,8 @@ pub struct State<'a> {
     pub view: &'a View,
     /// Asks the sync loop; may wait for some seconds.
     pub health: &'a dyn Fn() -> Result<(), String>,
+    /// Reads what is known of every probe.
+    pub probes: &'a dyn Fn() -> Vec<Report>,
     /// The counters.
     pub metrics: &'a Metrics,
     /// Reads the agent's own process.
@@ -84,6 +87,8 @@ enum Endpoint {
     Ping,
     Health,
     Pods,
+    Verdicts,
+    Probes,
     Metrics,
 }
 
@@ -92,6 +97,8 @@ fn endpoint(port: Port, path: &str) -> Option<Endpoint> {
         (_, "/healthz" | "/healthz/syncloop") => Some(Endpoint::Health),
         (_, "/healthz/ping") => Some(Endpoint::Ping),
         (Port::ReadOnly, "/pods" | "/pods/") => Some(Endpoint::Pods),
+        (Port::ReadOnly, "/verdicts") => Some(Endpoint::Verdicts),
+        (Port::ReadOnly, "/probes") => Some(Endpoint::Probes),
         (Port::ReadOnly, "/metrics") => Some(Endpoint::Metrics),
         _ => None,
     }
@@ -111,14 +118,20 @@ pub fn route(request: &Request<'_>, state: &State<'_>) -> Response {
             Ok(()) => Response::text(200, "ok"),
             Err(reason) => Response::text(500, format!("syncloop: {reason}\n")),
         },
-        Endpoint::Pods => match pods::render(state.view) {
-            Ok(body) => Response { status: 200, content_type: "application/json", body },
-            Err(error) => Response::text(500, format!("cannot write the list of pods: {error}\n")),
-        },
+        Endpoint::Pods => json("the list of pods", pods::render(state.view)),
+        Endpoint::Verdicts => json("the verdicts", to_json(&state.view.verdicts)),
+        Endpoint::Probes => json("the probes", serde_json::to_vec(&(state.probes)())),
         Endpoint::Metrics => {
             let page = metrics_page::render(state.view, state.metrics, &(state.process)());
             Response { status: 200, content_type: exposition::CONTENT_TYPE, body: page.into_bytes() }
         }
+    }
+}
+
+fn json(what: &str, body: Result<Vec<u8>, serde_json::Error>) -> Response {
+    match body {
+        Ok(body) => Response { status: 200, content_type: "application/json", body },
+        Err(error) => Response::text(500, format!("cannot write {what}: {error}\n")),
     }
 }
 
@@ -140,7 +153,14 @@ mod tests {
             Process::default()
         };
         let (view, metrics) = (View::default(), Metrics::default());
-        let state = State { port, view: &view, health: &check, metrics: &metrics, process: &process };
+        let state = State {
+            port,
+            view: &view,
+            health: &check,
+            probes: &Vec::new,
+            metrics: &metrics,
+            process: &process,
+        };
         let response = route(&Request { method, path, query: "" }, &state);
         (response, asked.get(), read.get())
     }
@@ -161,6 +181,10 @@ mod tests {
             (Head, "/pods", 404, 200),
             (Other, "/pods", 404, 405),
             (Get, "/pods/x", 404, 404),
+            (Get, "/verdicts", 404, 200),
+            (Other, "/verdicts", 404, 405),
+            (Get, "/probes", 404, 200),
+            (Other, "/probes", 404, 405),
             (Get, "/metrics", 404, 200),
             (Other, "/metrics", 404, 405),
             (Get, "/", 404, 404),

@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::pleg::diff::Listed;
-use crate::pod::testing::pod;
+use crate::pod::testing::{pod, pod_after};
+use crate::record::{Age, Life, Record};
+use k8s_openapi::api::core::v1::PodCondition;
 
 fn name(name: &str) -> PodName {
     PodName::new("default", name)
@@ -33,7 +35,7 @@ fn synced(pod: &Arc<Pod>, ids: &[(&str, bool)]) -> Event {
     let status = PodStatus { phase: Some("Running".into()), ..PodStatus::default() };
     Event::Worker(Report::Synced {
         pod: pod.name.clone(),
-        status: Some((pod.uid.clone(), Arc::new(status))),
+        status: Some((pod.clone(), Arc::new(status))),
         seen: seen(ids),
         running: true,
     })
@@ -139,7 +141,7 @@ fn a_container_that_dies_before_it_is_reported_has_an_owner() {
 #[test]
 fn a_list_wakes_only_those_that_differ_and_all_after_an_outage() {
     let mut state = SyncLoop::new([Source::File]);
-    let (a, b) = (wanted("a", "1"), wanted("b", "1"));
+    let (a, b) = (wanted("a", "1"), wanted("b", "2"));
     state.handle(config(&[&a, &b], true));
     let both: &[Entry<'_>] =
         &[("a", Some(Source::File), &[("sa", true)]), ("b", Some(Source::File), &[("sb", true)])];
@@ -177,10 +179,126 @@ fn orphans_end_only_on_evidence() {
     assert_eq!(state.left_alone(), [&name("from-the-api")], "and says so");
 }
 
+/// The report on a pod in this phase, ready or not.
+fn told(pod: &Arc<Pod>, phase: &str, ready: bool) -> Event {
+    let status = if ready { "True" } else { "False" };
+    let ready = PodCondition { type_: "Ready".into(), status: status.into(), ..PodCondition::default() };
+    let status =
+        PodStatus { phase: Some(phase.into()), conditions: Some(vec![ready]), ..PodStatus::default() };
+    let status = Some((pod.clone(), Arc::new(status)));
+    Event::Worker(Report::Synced { pod: pod.name.clone(), status, seen: Fingerprint::new(), running: true })
+}
+
+/// Whom is told what, each as `name: whom it waits for`.
+fn waits(commands: Vec<Command>) -> Vec<String> {
+    let each = commands.into_iter().map(|command| match command {
+        Command::Tell(name, wish) => format!("{}: {}", name.name, order::in_words(&wish.unmet)),
+        Command::Dismiss(name) => format!("{}: dismissed", name.name),
+    });
+    each.collect()
+}
+
+#[test]
+fn those_who_wait_are_told_when_the_others_are_ready() {
+    let mut state = SyncLoop::new([Source::File]);
+    let (a, b) = (wanted("a", "a"), wanted("b", "b"));
+    // Its name comes first, and all of a snapshot is there before anybody is looked for.
+    let waits_for_both = Arc::new(pod_after("0", "0", "a,b"));
+    assert_eq!(
+        waits(state.handle(config(&[&waits_for_both, &a], true))),
+        ["0: a (not ready), b (there is no such pod)", "a: "]
+    );
+    assert_eq!(waits(state.handle(told(&a, "Running", false))), [""; 0], "no news for those who wait");
+    assert_eq!(waits(state.handle(told(&a, "Running", true))), ["0: b (there is no such pod)"]);
+    assert_eq!(waits(state.handle(config(&[&waits_for_both, &a, &b], true))), ["0: b (not ready)", "b: "]);
+    assert_eq!(waits(state.handle(told(&a, "Running", false))), ["0: a (not ready), b (not ready)"]);
+    assert_eq!(waits(state.handle(told(&b, "Failed", false))), ["0: a (not ready), b (failed)"]);
+    assert_eq!(waits(state.handle(told(&a, "Running", true))), ["0: b (failed)"]);
+    assert_eq!(waits(state.handle(told(&b, "Succeeded", false))), ["0: "], "done is as good as ready");
+
+    assert_eq!(waits(state.handle(told(&a, "Running", false))), [""; 0], "it may run by now");
+    assert_eq!(waits(state.handle(config(&[&waits_for_both, &b], true))), ["a: "]);
+
+    let edited = Arc::new(pod_after("0", "1", "b"));
+    assert_eq!(waits(state.handle(config(&[&edited, &b], true))), ["0: "], "an edit, and all are ready");
+    let b2 = wanted("b", "b2");
+    let edited = Arc::new(pod_after("0", "2", "b"));
+    assert_eq!(
+        waits(state.handle(config(&[&edited, &b2], true))),
+        ["0: b (not ready)", "b: "],
+        "the readiness of the version before is not that of the next"
+    );
+}
+
+#[test]
+fn a_circle_ends_nobody() {
+    let (a, b) = (Arc::new(pod_after("a", "1", "b")), Arc::new(pod_after("b", "2", "a")));
+    let running: &[Entry<'_>] = &[("a", Some(Source::File), &[("s", true)])];
+    let mut state = SyncLoop::new([Source::File]);
+    state.handle(listed(running));
+    assert_eq!(on(&mut state, config(&[&a, &b], true)), [], "an earlier agent started a");
+    assert_eq!(on(&mut state, config(&[&b], true)), [run(&b), stop("a")], "now a is not wanted");
+}
+
 #[test]
 fn a_ping_is_answered_while_the_loop_turns() {
     let mut state = SyncLoop::new([]);
     let (reply, answer) = async_channel::bounded(1);
     state.handle(Event::Ping(reply));
     assert!(answer.try_recv().is_ok());
+}
+
+#[test]
+fn what_was_remembered_is_shown_until_somebody_looks_and_forgotten_on_evidence() {
+    let a = wanted("a", "1");
+    let ready = Arc::new(PodStatus { phase: Some("Running".into()), ..PodStatus::default() });
+    let past = |pod: &Arc<Pod>, life, age| {
+        let mut record = Record::default();
+        record.note(pod, life, ready.clone());
+        Remembered { record, age }
+    };
+    let open = |pod| past(pod, Life::Open, Age::ThisBoot);
+    let lost = Remembered::default();
+    let all = [("a", open(&a)), ("gone", open(&wanted("gone", "1"))), ("lost", lost)];
+    let all: BTreeMap<_, _> = all.into_iter().map(|(pod, past)| (name(pod), past)).collect();
+    let phase = |state: &SyncLoop| state.view().pods[&name("a")].status.phase.clone();
+
+    let mut state = SyncLoop::new([Source::File]).remembering(all.clone());
+    assert_eq!(on(&mut state, config(&[&a], false)), [run(&a)]);
+    assert_eq!(phase(&state).as_deref(), Some("Running"));
+    assert_eq!(
+        on(&mut state, listed(&[])),
+        [run(&a), stop("lost")],
+        "the source has not said all that it holds"
+    );
+    assert_eq!(on(&mut state, config(&[&a], true)), [stop("gone")]);
+
+    let mut state = SyncLoop::new([Source::File]).remembering(all.clone());
+    state.handle(config(&[&wanted("a", "2")], true));
+    assert_eq!(phase(&state).as_deref(), Some("Pending"), "another instance");
+    let by_hand = listed(&[("gone", None, &[("s", true)])]);
+    assert_eq!(on(&mut state, by_hand), [run(&wanted("a", "2")), stop("lost")], "somebody else's by now");
+
+    let mut state = SyncLoop::new([]).remembering(all);
+    assert_eq!(on(&mut state, listed(&[])), [stop("lost")], "nobody speaks for its source");
+
+    for (life, shown) in [(Life::Open, "Pending"), (Life::Completed, "Running")] {
+        let before = BTreeMap::from([(name("a"), past(&a, life, Age::Earlier))]);
+        let mut state = SyncLoop::new([Source::File]).remembering(before);
+        state.handle(config(&[&a], true));
+        assert_eq!(phase(&state).as_deref(), Some(shown), "{life:?} before the machine booted");
+    }
+}
+
+#[test]
+fn a_late_report_on_an_earlier_version_of_a_fixed_uid_is_not_the_next_ones() {
+    let mut state = SyncLoop::new([Source::File]);
+    let before = wanted("a", "1");
+    let edited = Arc::new(Pod { hash: "2".into(), ..Pod::clone(&before) });
+    state.handle(config(&[&before], true));
+    state.handle(config(&[&edited], true));
+    for (report, phase) in [(&before, "Pending"), (&edited, "Running")] {
+        state.handle(synced(report, &[("s", true)]));
+        assert_eq!(state.view().pods[&name("a")].status.phase.as_deref(), Some(phase), "{}", report.hash);
+    }
 }

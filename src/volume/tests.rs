@@ -162,7 +162,12 @@ fn the_pods_hosts_file_is_mounted_unless_the_container_brings_its_own() {
     ];
     for (path, expect, written) in rows {
         let volumes = planned(&pod_mounting(json!({"name": "host", "mountPath": path}))).unwrap();
-        let (mounts, file) = crate::runtime::container_mounts(&volumes, hosts());
+        let container =
+            Container { termination_message_path: Some("dev/words".into()), ..Container::default() };
+        let words = Path::new("/var/lib/kubelet/pods/u/containers/c/00000000");
+        let (mounts, file) = crate::runtime::container_mounts(&container, &volumes, hosts(), words);
+        let last = mounts.last().unwrap();
+        assert_eq!((last.container_path.as_str(), Path::new(&last.host_path)), ("/dev/words", words));
         let at_hosts: Vec<_> = mounts.iter().filter(|m| m.container_path == "/etc/hosts").collect();
         assert_eq!(at_hosts.len(), 1, "{path}");
         assert_eq!(at_hosts[0].host_path, expect, "{path}");

@@ -8,6 +8,7 @@ use crate::config::kind::{Effect, Kind};
 use crate::config::kubelet_configuration::field_at;
 
 const ANY_DURATION: Kind = Duration(i64::MIN, i64::MAX);
+const DEADLINE: Kind = Duration(1_000_000_000, i64::MAX);
 const INT32: Kind = Int(i32::MIN as i64, i32::MAX as i64);
 
 /// One flag.
@@ -69,6 +70,8 @@ const fn own(name: &'static str, kind: Kind, effect: Effect, help: &'static str)
 #[rustfmt::skip]
 pub(crate) static FLAGS: &[Flag] = &[
     field("address", "address", "address that the server listens on"),
+    own("allow-insecure-manifest-url", Bool, Honoured, "ask for manifests in plain text beyond this machine (rkubelet's own)"),
+    own("allow-unsafe-manifest-permissions", Bool, Honoured, "believe manifests that others than root can write (rkubelet's own)"),
     field("allowed-unsafe-sysctls", "allowedUnsafeSysctls", "unsafe sysctls that pods may set"),
     field("anonymous-auth", "authentication.anonymous.enabled", "let anonymous requests in"),
     own("application-metrics-count-limit", INT32, Accepted, "metrics kept per application (cAdvisor)"),
@@ -131,10 +134,12 @@ pub(crate) static FLAGS: &[Flag] = &[
     own("hostname-override", String, Honoured, "name of the node, instead of the hostname"),
     own("housekeeping-interval", ANY_DURATION, Accepted, "interval of housekeeping (cAdvisor)"),
     field("http-check-frequency", "httpCheckFrequency", "how often the manifest URL is read"),
-    own("image-credential-provider-bin-dir", Path, Accepted, "directory of credential provider plugins"),
-    own("image-credential-provider-config", Path, Accepted, "configuration of credential provider plugins"),
+    own("image-credential-provider-bin-dir", Path, Honoured, "directory of credential provider plugins"),
+    own("image-credential-provider-config", Path, Honoured, "configuration of credential provider plugins, a file or a directory"),
     field("image-gc-high-threshold", "imageGCHighThresholdPercent", "disk usage at which image collection starts"),
     field("image-gc-low-threshold", "imageGCLowThresholdPercent", "disk usage at which image collection stops"),
+    own("image-pull-deadline", DEADLINE, Honoured, "longest time that a pull may take (rkubelet's own)"),
+    own("image-pull-fallback", Bool, Honoured, "use the present image where Always cannot reach the registry (rkubelet's own)"),
     field("image-service-endpoint", "imageServiceEndpoint", "UNIX socket of the CRI image service"),
     field("kernel-memcg-notification", "kernelMemcgNotification", "let the kernel tell of memory thresholds"),
     field("kube-api-burst", "kubeAPIBurst", "burst of requests to the API server"),
@@ -155,7 +160,11 @@ pub(crate) static FLAGS: &[Flag] = &[
     field("logging-format", "logging.format", "text or json"),
     own("machine-id-file", String, Accepted, "files to read the machine id from (cAdvisor)"),
     field("make-iptables-util-chains", "makeIPTablesUtilChains", "keep the utility chains of iptables"),
+    own("manifest-public-key", Path, Honoured, "minisign public key that signs the manifests (rkubelet's own)"),
     field("manifest-url", "staticPodURL", "URL to read more pod manifests from"),
+    own("manifest-url-ca-file", Path, Honoured, "CA that the server of --manifest-url must have (rkubelet's own)"),
+    own("manifest-url-client-certificate", Path, Honoured, "certificate shown to --manifest-url (rkubelet's own)"),
+    own("manifest-url-client-key", Path, Honoured, "key of that certificate (rkubelet's own)"),
     field("manifest-url-header", "staticPodURLHeader", "HTTP headers for --manifest-url"),
     field("max-open-files", "maxOpenFiles", "limit of open files of the agent"),
     field("max-pods", "maxPods", "number of pods that may run on the node"),
@@ -183,6 +192,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     field("register-with-taints", "registerWithTaints", "taints that the node registers with"),
     field("registry-burst", "registryBurst", "burst of image pulls"),
     field("registry-qps", "registryPullQPS", "image pulls per second, 0 for no limit"),
+    own("require-signed-files", Bool, Honoured, "take only manifests signed with --manifest-public-key (rkubelet's own)"),
     field("reserved-cpus", "reservedSystemCPUs", "CPUs kept for the system"),
     field("reserved-memory", "reservedMemory", "memory reserved per NUMA node"),
     field("resolv-conf", "resolvConf", "resolver file that pods' DNS starts from"),

@@ -4,6 +4,7 @@ use std::os::unix::net::UnixListener;
 use std::sync::Mutex;
 
 use super::*;
+use crate::cri::proto::{AuthConfig, PullImageRequest};
 use crate::cri::reactor::spawn_tokio_thread;
 
 type Seen = Arc<Mutex<Vec<(&'static str, Option<ErrorClass>)>>>;
@@ -30,8 +31,14 @@ fn a_dead_socket_is_unavailable_and_named() {
     assert_eq!(error.class, ErrorClass::Unavailable, "{error:?}");
     let error = smol::block_on(client.subscribe_task_exits().next()).unwrap_err();
     assert_eq!(error.class, ErrorClass::Unavailable, "{error:?}");
+    // A manifest may name any grace period.
+    let error = smol::block_on(client.stop_container(&"c".into(), i64::MAX)).unwrap_err();
+    assert_eq!(error.class, ErrorClass::Unavailable, "{error:?}");
+    let error = smol::block_on(client.exec_sync(&"c".into(), vec![], Duration::MAX)).unwrap_err();
+    assert_eq!(error.class, ErrorClass::Unavailable, "{error:?}");
     let unavailable = Some(ErrorClass::Unavailable);
-    assert_eq!(*seen.lock().unwrap(), [("version", unavailable), ("stop_container", unavailable)]);
+    let ops = ["version", "stop_container", "stop_container", "exec_sync"];
+    assert_eq!(*seen.lock().unwrap(), ops.map(|op| (op, unavailable)));
 }
 
 #[test]

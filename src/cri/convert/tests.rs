@@ -1,5 +1,6 @@
 //! What we send for the reference manifests, held against what kubelet 1.36 sent; and tables.
 
+mod endings;
 mod json;
 
 use std::collections::BTreeSet;
@@ -10,6 +11,7 @@ use serde_json::{Map, Value, json};
 use super::*;
 use crate::pod::decode::{Origin, decode_manifest};
 use crate::pod::dns::{ClusterDns, parse_resolv_conf, pod_dns};
+use crate::pod::hostname::host_names;
 use crate::pod::testing::pod;
 use crate::pod::{Source, env};
 use crate::runtime::{Dirs, container_mounts};
@@ -38,7 +40,6 @@ const INTENDED: &[(&str, &str)] = &[
         "container.linux.security_context.seccomp.profile_type",
         "security contexts: RuntimeDefault was asked for",
     ),
-    ("container.mounts./dev/termination-log", "last words come with an issue of their own"),
     ("container.image.user_specified_image", "sent by both, and forgotten by the recording containerd 1.6"),
     ("container.annotations.rkubelet.dev/crashes", "ours: back-off outlives the agent"),
 ];
@@ -84,7 +85,8 @@ fn our_sandbox(pod: &Pod) -> Value {
     let host = parse_resolv_conf("nameserver 192.0.2.53\n");
     let dns = pod_dns(&pod.spec, &pod.name.namespace, &cluster, host);
     let logs = dirs().logs(&pod.name, &pod.uid);
-    json::sandbox(&sandbox_config(pod, 0, logs.to_str().unwrap(), dns))
+    let hostname = host_names(pod, &cluster.domain).kernel_name(pod.spec.set_hostname_as_fqdn).unwrap();
+    json::sandbox(&sandbox_config(pod, 0, logs.to_str().unwrap(), dns, hostname))
 }
 
 fn our_container(pod: &Pod, name: &str, attempt: u32, crashes: u32) -> Value {
@@ -99,10 +101,14 @@ fn our_container(pod: &Pod, name: &str, attempt: u32, crashes: u32) -> Value {
         sidecar: None,
         attempt,
         crashes,
+        round: 0,
         image_ref: IMAGE.into(),
         command: expand(&container.command),
         args: expand(&container.args),
-        mounts: container_mounts(&volumes, dirs().etc_hosts(&pod.uid)).0,
+        mounts: {
+            let words = dirs().termination_message(&pod.uid, name, attempt);
+            container_mounts(container, &volumes, dirs().etc_hosts(&pod.uid), &words).0
+        },
         env,
     };
     json::container(&container_config(pod, container, prepared))
@@ -112,8 +118,8 @@ fn dirs() -> Dirs {
     Dirs::new("/var/lib/kubelet".into(), "/var/log/pods".into())
 }
 
-/// Values that differ by nature become words; mounts become a map by their path in the container, since one of
-/// them is missing. The order of the others is checked on its own.
+/// Values that differ by nature become words; mounts become a map by their path in the container. Their order is
+/// checked on its own.
 fn normalised(config: Value, uid: &str) -> Value {
     let text = config.to_string().replace(uid, "UID");
     let mut config: Value = serde_json::from_str(&text).unwrap();
@@ -125,6 +131,11 @@ fn normalised(config: Value, uid: &str) -> Value {
     if let Some(mounts) = config.get_mut("mounts") {
         let by_path = |mount: &Value| (mount["container_path"].as_str().unwrap().to_owned(), mount.clone());
         *mounts = mounts.as_array().unwrap().iter().map(by_path).collect::<Map<_, _>>().into();
+        // Its name is kubelet's dice, and our attempt.
+        if let Some(words) = mounts.pointer_mut("/~1dev~1termination-log/host_path") {
+            let dir = words.as_str().unwrap().rsplit_once('/').unwrap().0;
+            *words = json!(format!("{dir}/PRESENT"));
+        }
     }
     config
 }
@@ -218,8 +229,7 @@ fn mounts_come_in_kubelets_order() {
         let mounts = config["mounts"].as_array().unwrap();
         mounts.iter().map(|mount| mount["container_path"].as_str().unwrap().to_owned()).collect()
     };
-    let mut theirs = paths(&serde_json::from_str(fixture("cri/container-etcd-node1-etcd-0.json")).unwrap());
-    theirs.retain(|path| path != "/dev/termination-log");
+    let theirs = paths(&serde_json::from_str(fixture("cri/container-etcd-node1-etcd-0.json")).unwrap());
     assert_eq!(paths(&our_container(&pod, "etcd", 0, 0)), theirs);
 }
 
@@ -243,7 +253,11 @@ fn namespaces_follow_the_spec() {
         let [host_network, host_pid, host_ipc, share_process_namespace] = given;
         let mut pod = pod("p", "u");
         pod.spec = PodSpec { host_network, host_pid, host_ipc, share_process_namespace, ..pod.spec.clone() };
-        let of_sandbox = sandbox_config(&pod, 0, "", Dns::default()).linux.unwrap().security_context.unwrap();
+        let of_sandbox = sandbox_config(&pod, 0, "", Dns::default(), String::new())
+            .linux
+            .unwrap()
+            .security_context
+            .unwrap();
         let container = container_config(&pod, &pod.spec.containers[0], Prepared::default());
         let of_container = container.linux.unwrap().security_context.unwrap();
         for options in [of_sandbox.namespace_options.unwrap(), of_container.namespace_options.unwrap()] {
@@ -324,25 +338,6 @@ fn the_ports_annotation_is_written_as_go_does() {
 }
 
 #[test]
-fn hostnames_fit_the_kernel() {
-    let long = "a".repeat(63);
-    let dashed = format!("{}-.b", "a".repeat(61));
-    let rows = [
-        ("web-node1", None, "web-node1"),
-        ("web-node1", Some("db"), "db"),
-        ("web-node1", Some(""), "web-node1"),
-        (&format!("{long}bc"), None, &long),
-        (&dashed, None, &dashed[..61]),
-        ("web.node1.example.org", None, "web.node1.example.org"),
-    ];
-    for (name, hostname, expect) in rows {
-        let mut pod = pod(name, "u");
-        pod.spec.hostname = hostname.map(str::to_owned);
-        assert_eq!(sandbox_config(&pod, 0, "", Dns::default()).hostname, expect, "{name} {hostname:?}");
-    }
-}
-
-#[test]
 fn labels_and_annotations_carry_what_must_outlive_the_agent() {
     let mut pod = pod("p", "u");
     let own = |key: &str, value: &str| (key.to_owned(), value.to_owned());
@@ -350,11 +345,12 @@ fn labels_and_annotations_carry_what_must_outlive_the_agent() {
     pod.metadata.annotations = Some([own("note", "hello")].into());
     pod.spec.termination_grace_period_seconds = Some(0);
 
-    let sandbox = sandbox_config(&pod, 7, "/logs", Dns::default());
+    let sandbox = sandbox_config(&pod, 7, "/logs", Dns::default(), "host".into());
     let ours = [own(keys::POD_NAME, "p"), own(keys::POD_NAMESPACE, "default"), own(keys::POD_UID, "u")];
     assert_eq!(sandbox.labels, ours.iter().cloned().chain([own("app", "a")]).collect(), "ours win");
     assert_eq!(sandbox.annotations, [own("note", "hello")].into());
     assert_eq!((sandbox.metadata.unwrap().attempt, sandbox.log_directory.as_str()), (7, "/logs"));
+    assert_eq!(sandbox.hostname, "host");
 
     let spec = ContainerSpec { working_dir: Some("/w".into()), ..pod.spec.containers[0].clone() };
     let prepared = Prepared { attempt: 2, crashes: 1, ..Prepared::default() };

@@ -1,4 +1,4 @@
-//! The steps of a plan, one method each.
+//! The steps that start something, one method each.
 
 #[cfg(test)]
 mod tests;
@@ -7,19 +7,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use futures_lite::future;
 use k8s_openapi::api::core::v1::Container;
-use smol::Timer;
 
-use super::{Runtime, StepError, logs};
+use super::{Runtime, StepError, last_words, logs, with_place};
 use crate::backoff::Backoff;
-use crate::cri::CriError;
 use crate::cri::convert::{self, Prepared};
 use crate::cri::proto::{Mount, PodSandboxConfig};
+use crate::cri::{CriError, ErrorClass};
 use crate::observed::Sandbox;
-use crate::plan::{RemoveContainer, StartContainer, StopContainer, Waiting};
+use crate::plan::{StartContainer, Waiting};
 use crate::pod::{
-    ContainerId, ContainerRef, Pod, PodName, PodUid, SandboxId, dns, env, field_ref::resolve_field,
+    ContainerId, ContainerRef, Pod, SandboxId, dns, env, field_ref::resolve_field, hostname::host_names,
     hosts::hosts_file, is_sidecar,
 };
 use crate::volume;
@@ -57,7 +55,7 @@ impl StartError {
         Self::Refused { backoff: Backoff::STEP, waiting: Waiting { reason: reason.into(), message } }
     }
 
-    fn step(reason: &str, error: &StepError) -> Self {
+    pub(super) fn step(reason: &str, error: &StepError) -> Self {
         Self::refused(reason, chain(error))
     }
 }
@@ -74,72 +72,29 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 }
 
 /// The mounts of a container: its volumes, then the pod's /etc/hosts at `hosts`, which is given back if it is to
-/// be written. A container that brings its own keeps it.
+/// be written, then the file for its last words at `words`. A container that brings its own hosts keeps them.
 pub(crate) fn container_mounts(
+    container: &Container,
     volumes: &[volume::Prepared],
     hosts: PathBuf,
+    words: &Path,
 ) -> (Vec<Mount>, Option<PathBuf>) {
     let mut mounts: Vec<_> = volumes.iter().map(volume::Prepared::mount).collect();
-    if mounts.iter().any(|mount| mount.container_path == ETC_HOSTS) {
-        return (mounts, None);
+    let file = |container_path: String, host_path: &Path| {
+        let host_path = host_path.to_string_lossy().into_owned();
+        Mount { container_path, host_path, ..Mount::default() }
+    };
+    let brings_hosts = mounts.iter().any(|mount| mount.container_path == ETC_HOSTS);
+    if !brings_hosts {
+        mounts.push(file(ETC_HOSTS.into(), &hosts));
     }
-    mounts.push(Mount {
-        container_path: ETC_HOSTS.into(),
-        host_path: hosts.to_string_lossy().into_owned(),
-        ..Mount::default()
-    });
-    (mounts, Some(hosts))
+    if let Some(path) = container.termination_message_path.as_deref().filter(|path| !path.is_empty()) {
+        mounts.push(file(volume::absolute(path), words));
+    }
+    (mounts, (!brings_hosts).then_some(hosts))
 }
 
 impl Runtime {
-    /// Stops containers side by side, each within its grace period.
-    ///
-    /// # Errors
-    /// The first failure; the others were tried all the same.
-    pub async fn stop_containers(&self, stops: &[StopContainer]) -> Result<(), StepError> {
-        let tasks: Vec<_> = stops
-            .iter()
-            .cloned()
-            .map(|stop| {
-                let cri = self.cri.clone();
-                self.executor.spawn(async move { cri.stop_container(&stop.id, stop.grace).await })
-            })
-            .collect();
-        let mut outcome = Ok(());
-        for task in tasks {
-            outcome = outcome.and(task.await);
-        }
-        Ok(outcome?)
-    }
-
-    /// Removes a dead container, its log and the link to it.
-    ///
-    /// # Errors
-    /// When the runtime refuses, or the log cannot be removed.
-    pub async fn remove_container(
-        &self,
-        name: &PodName,
-        container: &RemoveContainer,
-    ) -> Result<(), StepError> {
-        self.cri.remove_container(&container.id).await?;
-        let log = self.dirs.log(name, &container.uid, &container.name, container.attempt);
-        let link = self.dirs.log_link(name, &container.name, &container.id);
-        smol::unblock(move || logs::remove_log(&log, &link)).await
-    }
-
-    /// Removes what an instance has on disk.
-    ///
-    /// # Errors
-    /// When something cannot be removed, or is a mount point.
-    pub async fn remove_instance(&self, name: &PodName, uid: &PodUid) -> Result<(), StepError> {
-        let (dir, log_dir) = (self.dirs.pod(uid), self.dirs.logs(name, uid));
-        smol::unblock(move || {
-            logs::remove_tree(&dir)?;
-            logs::remove_tree(&log_dir)
-        })
-        .await
-    }
-
     /// Makes the pod's directories and its sandbox.
     ///
     /// # Errors
@@ -157,17 +112,31 @@ impl Runtime {
         let config =
             self.sandbox_config(pod, attempt).await.map_err(|error| StartError::step(REASON, &error))?;
         let place = self.sandboxes.acquire().await;
-        let run = self.cri.run_pod_sandbox(config, "");
-        // A sandbox that hangs, in its network for one, keeps nobody else out.
-        let give_up_place = async {
-            Timer::after(SANDBOX_PATIENCE).await;
-            drop(place);
-            future::pending().await
-        };
-        future::or(run, give_up_place).await.map_err(|error| StartError::cri(REASON, error))
+        let handler = pod.spec.runtime_class_name.as_deref().unwrap_or_default();
+        let run = self.cri.run_pod_sandbox(config, handler);
+        match with_place(place, SANDBOX_PATIENCE, run).await {
+            Ok(id) => Ok(id),
+            Err(error) => match self.missing_handler(handler, &error).await {
+                Some(message) => Err(StartError::refused(REASON, message)),
+                None => Err(StartError::cri(REASON, error)),
+            },
+        }
     }
 
-    /// Gets the image, prepares volumes and files, and creates a container.
+    /// Says so if a sandbox was refused because the runtime has no such handler.
+    async fn missing_handler(&self, handler: &str, refusal: &CriError) -> Option<String> {
+        if handler.is_empty() || refusal.class != ErrorClass::Refused {
+            return None;
+        }
+        let known = self.cri.runtime_handlers().await.ok()?;
+        let is_missing = !known.is_empty() && !known.iter().any(|name| name == handler);
+        is_missing.then(|| {
+            let known = known.join(", ");
+            format!("runtimeClassName {handler:?}: the container runtime has no such handler; it has {known}")
+        })
+    }
+
+    /// Prepares volumes and files, and creates a container of an image that is there.
     ///
     /// # Errors
     /// When any of that is refused.
@@ -177,22 +146,20 @@ impl Runtime {
         container: &Container,
         start: &StartContainer,
         sandbox: &Sandbox,
+        image_ref: String,
     ) -> Result<ContainerId, StartError> {
         const REASON: &str = "CreateContainerConfigError";
         let sandbox_config = self
             .sandbox_config(pod, sandbox.attempt)
             .await
             .map_err(|error| StartError::step(REASON, &error))?;
-        let image = container.image.as_deref().unwrap_or_default();
-        let image_ref =
-            self.ensure_image(image, container.image_pull_policy.as_deref(), sandbox_config.clone()).await?;
-
         let mounts = self
-            .prepare_mounts(pod, container, sandbox)
+            .prepare_mounts(pod, container, start.attempt, sandbox)
             .await
             .map_err(|error| StartError::step(REASON, &error))?;
-        let pod_ips = if pod.spec.host_network == Some(true) { &self.node_ips } else { &sandbox.ips };
-        let env = env::container_env(container, |path| resolve_field(pod, path, &self.node_ips, pod_ips))
+        let node_ips = self.node_ips.get();
+        let pod_ips = if pod.spec.host_network == Some(true) { &node_ips } else { &sandbox.ips };
+        let env = env::container_env(container, |path| resolve_field(pod, path, &node_ips, pod_ips))
             .map_err(|finding| StartError::refused(REASON, finding.to_string()))?;
         let expand = |words: &Option<Vec<String>>| -> Vec<String> {
             words.iter().flatten().map(|word| env::expand(word, |name| env::value_of(&env, name))).collect()
@@ -200,6 +167,7 @@ impl Runtime {
         let prepared = Prepared {
             attempt: start.attempt,
             crashes: start.crashes,
+            round: start.round,
             sidecar: match start.container {
                 ContainerRef::Init(place) if is_sidecar(container) => Some(place),
                 _ => None,
@@ -239,7 +207,11 @@ impl Runtime {
         self.cri.start_container(id).await.map_err(|error| StartError::cri("RunContainerError", error))
     }
 
-    async fn sandbox_config(&self, pod: &Pod, attempt: u32) -> Result<PodSandboxConfig, StepError> {
+    pub(super) async fn sandbox_config(
+        &self,
+        pod: &Pod,
+        attempt: u32,
+    ) -> Result<PodSandboxConfig, StepError> {
         let node = match self.resolv_conf.clone() {
             Some(path) => {
                 smol::unblock(move || fs::read_to_string(&path).map_err(logs::on("cannot read", &path)))
@@ -249,23 +221,28 @@ impl Runtime {
         };
         let dns =
             dns::pod_dns(&pod.spec, &pod.name.namespace, &self.cluster_dns, dns::parse_resolv_conf(&node));
+        let names = host_names(pod, &self.cluster_dns.domain);
+        let hostname = names.kernel_name(pod.spec.set_hostname_as_fqdn)?;
         let log_dir = self.dirs.logs(&pod.name, &pod.uid);
-        Ok(convert::sandbox_config(pod, attempt, &log_dir.to_string_lossy(), dns))
+        Ok(convert::sandbox_config(pod, attempt, &log_dir.to_string_lossy(), dns, hostname))
     }
 
-    /// Volumes, /etc/hosts and the log directory of a container; its mounts.
+    /// Volumes, /etc/hosts, the log directory and the file for the last words of a container; its mounts.
     async fn prepare_mounts(
         &self,
         pod: &Pod,
         container: &Container,
+        attempt: u32,
         sandbox: &Sandbox,
     ) -> Result<Vec<Mount>, StepError> {
         let volumes = volume::plan_volumes(pod, container, &self.dirs)?;
-        let (mounts, hosts) = container_mounts(&volumes, self.dirs.etc_hosts(&pod.uid));
+        let words = self.dirs.termination_message(&pod.uid, &container.name, attempt);
+        let (mounts, hosts) = container_mounts(container, &volumes, self.dirs.etc_hosts(&pod.uid), &words);
         let log_dir = self.dirs.logs(&pod.name, &pod.uid).join(&container.name);
         let (pod_ips, with_host) = (sandbox.ips.clone(), pod.spec.host_network == Some(true));
         let node_hosts = smol::unblock(move || {
             logs::make_dir(&log_dir, 0o755)?;
+            last_words::make_file(&words)?;
             volumes.iter().try_for_each(volume::Prepared::apply)?;
             let of_node = Path::new(ETC_HOSTS);
             Ok::<_, StepError>(if with_host {
@@ -276,7 +253,8 @@ impl Runtime {
         })
         .await?;
         if let Some(path) = hosts {
-            let text = hosts_file(pod, &pod_ips, &node_hosts);
+            let names = host_names(pod, &self.cluster_dns.domain);
+            let text = hosts_file(pod, &names, &pod_ips, &node_hosts);
             // Written in place: containers that run hold this very file.
             smol::unblock(move || match fs::read_to_string(&path) {
                 Ok(found) if found == text => Ok(()),

@@ -1,0 +1,66 @@
+//! The operator's commands: `rkubelet COMMAND ...`.
+//!
+//! kubelet has flags and no other arguments, so a first argument that is a command's name is never in its way.
+
+mod check;
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, ErrorKind, Write};
+use std::process::ExitCode;
+
+/// The command line or the configuration is at fault (sysexits' EX_USAGE).
+pub const USAGE: u8 = 64;
+
+/// What can be asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    /// Judge manifests without running them.
+    Check,
+}
+
+impl Command {
+    /// The command that the first argument names, if it names one.
+    pub fn named(argument: &OsStr) -> Option<Self> {
+        (argument == "check").then_some(Self::Check)
+    }
+
+    /// Carries it out, with the arguments after its name.
+    pub fn run(self, arguments: impl Iterator<Item = OsString>) -> ExitCode {
+        let answer = match self {
+            Self::Check => check::run(arguments),
+        };
+        let (text, code) = match answer {
+            Ok(Answer { text, code }) => (text, code),
+            Err(error) => {
+                // Nobody is left to be told if this fails.
+                let _ = writeln!(io::stderr(), "rkubelet: {error}");
+                return ExitCode::from(USAGE);
+            }
+        };
+        match io::stdout().lock().write_all(&text) {
+            // Whoever reads may have read enough.
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                let _ = writeln!(io::stderr(), "rkubelet: cannot write: {error}");
+                ExitCode::FAILURE
+            }
+            _ => ExitCode::from(code),
+        }
+    }
+}
+
+/// What a command has to say, for stdout, and its exit code.
+struct Answer {
+    text: Vec<u8>,
+    code: u8,
+}
+
+/// A command line that cannot be understood.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum UsageError {
+    #[error("{command}: {reason}")]
+    Argument { command: &'static str, reason: String },
+    #[error("check: name a manifest, a directory, or - for stdin; see rkubelet check --help")]
+    NothingToCheck,
+    #[error("check: -o {word} is not text or json")]
+    Output { word: String },
+}

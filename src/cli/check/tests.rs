@@ -1,0 +1,124 @@
+//! Command lines, verdicts in words, and what is read.
+
+use super::*;
+
+fn parsed(arguments: &[&str]) -> Result<Asked, String> {
+    parse(arguments.iter().map(OsString::from)).map_err(|error| error.to_string())
+}
+
+#[test]
+fn command_lines() {
+    let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
+    let check = |options| Ok(Asked::Check(options));
+    let table = [
+        (&["a.yaml"][..], check(Options { paths: paths(&["a.yaml"]), ..Options::default() })),
+        (
+            &["--strict", "-ojson", "-", "--node-name=n", "d", "--strict-manifests", "--url-contents"],
+            check(Options {
+                paths: paths(&["-", "d"]),
+                source: Source::Http,
+                output: Output::Json,
+                warnings: Warnings::Fail,
+                refuse_unknown: true,
+                node_name: "n".to_owned(),
+            }),
+        ),
+        (&["--output", "text", "--", "-o"], check(Options { paths: paths(&["-o"]), ..Options::default() })),
+        (&["a.yaml", "--help"], Ok(Asked::Help)),
+        (
+            &[],
+            Err("check: name a manifest, a directory, or - for stdin; see rkubelet check --help".to_owned()),
+        ),
+        (&["-o", "yaml", "a"], Err("check: -o yaml is not text or json".to_owned())),
+        (&["--strickt", "a"], Err("check: invalid option '--strickt'".to_owned())),
+        (&["--strict=no", "a"], Err("check: unexpected argument for option '--strict': \"no\"".to_owned())),
+        (&["a", "--node-name"], Err("check: missing argument for option '--node-name'".to_owned())),
+    ];
+    for (arguments, want) in table {
+        assert_eq!(parsed(arguments), want, "{arguments:?}");
+    }
+}
+
+const GOOD: &str = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: NAME\nspec:\n  containers:\n  - name: c\n    \
+                    image: i\n    FIELD: 1\n";
+
+#[test]
+fn verdicts_in_words_and_codes() {
+    let pod = |name: &str, field: &str| {
+        let text = GOOD.replace("NAME", name);
+        Ok(if field.is_empty() { text.replace("    FIELD: 1\n", "") } else { text.replace("FIELD", field) }
+            .into_bytes())
+    };
+    let input = |path: &str, bytes: Result<Vec<u8>, String>| (path.to_owned(), bytes);
+    let verdicts = |inputs: Vec<Input>| judge(inputs, Source::File, "n1", false, Timestamp::UNIX_EPOCH);
+    let code =
+        |verdicts: &[Verdict]| [Warnings::Pass, Warnings::Fail].map(|warnings| exit_code(verdicts, warnings));
+
+    let good = verdicts(vec![input("a.yaml", pod("a", "")), input("b.yaml", pod("b", ""))]);
+    assert_eq!(render(&good), "a.yaml: accepted: default/a-n1\nb.yaml: accepted: default/b-n1\n");
+    assert_eq!(code(&good), [0, 0]);
+
+    let warned = verdicts(vec![input("a.yaml", pod("a", "comand"))]);
+    assert_eq!(
+        render(&warned),
+        "a.yaml: accepted: default/a-n1\n\
+         a.yaml:9:5: warning: spec.containers[0].comand: unknown field, did you mean \"command\"?\n"
+    );
+    assert_eq!(code(&warned), [0, 2]);
+
+    let bad = verdicts(vec![
+        input("a.yaml", pod("a", "")),
+        input("b.yaml", pod("a", "")),
+        input("c.yaml", pod("C", "tty")),
+        input("d.yaml", Err("cannot be read: no".to_owned())),
+    ]);
+    assert_eq!(
+        render(&bad),
+        "a.yaml: accepted: default/a-n1\n\
+         b.yaml: refused: metadata.name: pod default/a-n1 is already defined by a.yaml\n\
+         c.yaml:9:5: refused: spec.containers[0].tty: invalid type: integer `1`, expected a boolean\n\
+         d.yaml: refused: cannot be read: no\n"
+    );
+    assert_eq!(code(&bad), [1, 1]);
+
+    let after = |name: &str, other: &str| {
+        let annotation = format!("  name: {name}\n  annotations: {{rkubelet.dev/after: {other}}}\n");
+        Ok(GOOD.replace("  name: NAME\n", &annotation).replace("    FIELD: 1\n", "").into_bytes())
+    };
+    let circle = verdicts(vec![input("a.yaml", after("a", "b")), input("b.yaml", after("b", "a"))]);
+    assert_eq!(code(&circle), [1, 1]);
+    assert!(render(&circle).contains("b.yaml: refused: metadata.annotations[rkubelet.dev/after]: pods wait"));
+}
+
+#[test]
+fn lists_and_documents_are_the_contents_of_a_url() {
+    let pod = |name: &str| GOOD.replace("NAME", name).replace("    FIELD: 1\n", "");
+    let text = format!(
+        "{}---\n# nothing\n---\napiVersion: v1\nkind: PodList\nitems:\n- metadata: {{name: b}}\n  spec: {{}}\n",
+        pod("a")
+    );
+    let verdicts = |source| {
+        let inputs = vec![("x.yaml".to_owned(), Ok(text.clone().into_bytes()))];
+        judge(inputs, source, "n1", false, Timestamp::UNIX_EPOCH)
+    };
+    let url = verdicts(Source::Http);
+    assert_eq!(
+        render(&url),
+        "x.yaml: accepted: default/a-n1\n\
+         x.yaml:16:3: refused: spec.containers: must have at least one container\n"
+    );
+    assert_eq!(url.iter().map(|verdict| verdict.document).collect::<Vec<_>>(), [1, 3]);
+    let file = "x.yaml: refused: holds 2 documents; a manifest is one Pod\n";
+    assert_eq!(render(&verdicts(Source::File)), file);
+}
+
+#[test]
+fn a_fifo_in_a_directory_does_not_hang() {
+    let directory = tempfile::tempdir().unwrap();
+    let fifo = directory.path().join("x.yaml");
+    let mode = rustix::fs::Mode::RUSR;
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, mode).unwrap();
+    let inputs = read(&[directory.path().to_owned()]);
+    let reason = "cannot be read: is not a regular file".to_owned();
+    assert_eq!(inputs, [(fifo.display().to_string(), Err(reason))]);
+}

@@ -1,0 +1,84 @@
+//! What the worker remembers of failed pulls, also on disk: in the instance's directory, so that it goes with it.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use tracing::warn;
+
+use super::Worker;
+use crate::plan::{PullFailure, PullPermit, PullRecord, Waiting};
+use crate::pod::Pod;
+use crate::runtime::chain;
+use crate::state::{Durability, StateError, Store};
+
+impl Worker {
+    /// What may be done about the image of a container.
+    pub(super) fn pull_permit(&self, container: &str) -> PullPermit {
+        self.history.pulls.get(container).map_or(PullPermit::Pull, |failure| failure.permit(Timestamp::now()))
+    }
+
+    /// A pull failed.
+    pub(super) async fn pull_failed(&mut self, pod: &Pod, container: &str, image: &str, waiting: Waiting) {
+        let earlier = self.history.pulls.get(container);
+        if earlier.is_none_or(|failure| failure.waiting != waiting) {
+            warn!(pod = %self.name, container, reason = waiting.reason, message = waiting.message, "cannot pull the image");
+        }
+        let failure = PullFailure::after(earlier, image, Timestamp::now(), waiting);
+        self.history.starts.remove(container);
+        self.history.pulls.insert(container.to_owned(), failure.clone());
+        let record = PullRecord { hash: pod.hash.to_string(), failure };
+        let (store, name) = (self.pull_store(pod), container.to_owned());
+        let written = smol::unblock(move || store.write(&name, &record, Durability::Process)).await;
+        self.excuse(written);
+    }
+
+    /// The image was looked for in vain.
+    pub(super) fn pull_waits(&mut self, container: &str) {
+        self.history.starts.remove(container);
+        if let Some(failure) = self.history.pulls.get_mut(container) {
+            failure.looked = Timestamp::now();
+        }
+    }
+
+    /// The image is there.
+    pub(super) async fn pull_succeeded(&mut self, pod: &Pod, container: &str) {
+        if self.history.pulls.remove(container).is_some() {
+            let (store, name) = (self.pull_store(pod), container.to_owned());
+            let removed = smol::unblock(move || store.remove(&name)).await;
+            self.excuse(removed);
+        }
+    }
+
+    /// What an earlier agent left of an instance's failed pulls.
+    pub(super) async fn recall_pulls(&self, pod: &Pod) -> BTreeMap<String, PullFailure> {
+        let specs = pod.spec.init_containers.iter().flatten().chain(&pod.spec.containers);
+        let images: Vec<_> = specs.map(|c| (c.name.clone(), c.image.clone().unwrap_or_default())).collect();
+        let store = self.pull_store(pod);
+        let read = smol::unblock(move || -> Vec<_> {
+            images.into_iter().map(|(name, image)| (store.read::<PullRecord>(&name), name, image)).collect()
+        });
+        let now = Timestamp::now();
+        let mut failures = BTreeMap::new();
+        for (record, name, image) in read.await {
+            match record {
+                Ok(record) => {
+                    let failure = record.and_then(|record| record.revive(&pod.hash, &image, now));
+                    failures.extend(failure.map(|failure| (name, failure)));
+                }
+                Err(error) => self.excuse(Err(error)),
+            }
+        }
+        failures
+    }
+
+    fn pull_store(&self, pod: &Pod) -> Store {
+        Store::new(&self.context.runtime.dirs.pod(&pod.uid), "pulls")
+    }
+
+    /// Without a record, an agent that is started again pulls at once: that is all there is to it.
+    fn excuse(&self, outcome: Result<(), StateError>) {
+        if let Err(error) = outcome {
+            warn!(pod = %self.name, error = chain(&error), "failed pulls are not remembered");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The steps that start something: what failed is noted in the history, and shown.
+
+use std::sync::Arc;
+
+use futures_lite::future;
+use jiff::Timestamp;
+use tracing::{info, warn};
+
+use super::{Next, Worker};
+use crate::metrics::ContainerType;
+use crate::observed::Observed;
+use crate::plan::{Failure, StartContainer, Wish};
+use crate::pod::hook::Hook;
+use crate::pod::{ContainerRef, Pod};
+use crate::runtime::{ImageError, StartError};
+use crate::sync_loop::Report;
+
+impl Worker {
+    pub(super) async fn create_sandbox(&mut self, pod: &Arc<Pod>, attempt: u32) -> Result<(), Next> {
+        self.made.insert(pod.uid.clone());
+        self.context.runtime.metrics.pod_started();
+        match self.context.runtime.create_sandbox(pod, attempt).await {
+            Ok(id) => {
+                info!(pod = %self.name, uid = %pod.uid, sandbox = %id, attempt, "sandbox is up");
+                self.history.sandbox = None;
+                Ok(())
+            }
+            Err(StartError::Away(error)) => Err(self.set_back("create the sandbox", &error.into())),
+            Err(StartError::Refused { backoff, waiting }) => {
+                let earlier = self.history.sandbox.as_ref();
+                if earlier.is_none_or(|failure| failure.waiting != waiting) {
+                    warn!(pod = %self.name, reason = waiting.reason, message = waiting.message, "cannot create the sandbox");
+                }
+                self.context.runtime.metrics.pod_start_failed();
+                let failure = Failure::after(earlier, Timestamp::now(), backoff, waiting);
+                self.history.sandbox = Some(failure);
+                Err(Next::Again)
+            }
+        }
+    }
+
+    pub(super) async fn start(
+        &mut self,
+        pod: &Arc<Pod>,
+        start: &StartContainer,
+        wish: &Wish,
+        observed: &Observed,
+    ) -> Result<(), Next> {
+        let runtime = self.context.runtime.clone();
+        // A plan names containers of the pod that it was made for.
+        let Some(spec) = pod.container(start.container) else { return Err(Next::Again) };
+        let kind = match start.container {
+            ContainerRef::Init(_) => ContainerType::InitContainer,
+            ContainerRef::Main(_) => ContainerType::Container,
+        };
+        let name = spec.name.clone();
+        let Some(sandbox) = observed.sandboxes.iter().find(|s| s.id == start.sandbox) else {
+            return Err(Next::Again);
+        };
+        let permit = self.pull_permit(&name);
+        let create = async {
+            Some(match runtime.ensure_image(pod, spec, sandbox, permit).await {
+                Ok(image) => Ok(runtime.create_container(pod, spec, start, sandbox, image).await),
+                Err(error) => Err(error),
+            })
+        };
+        // A pull may take very long; a newer wish need not wait for it.
+        let interrupt = async {
+            self.mailbox.other_than(wish).await;
+            None
+        };
+        let Some(outcome) = future::or(create, interrupt).await else { return Err(Next::Again) };
+        let created = match outcome {
+            Ok(created) => {
+                self.pull_succeeded(pod, &name).await;
+                created
+            }
+            Err(ImageError::Start(error)) => Err(error),
+            Err(ImageError::Absent) => {
+                self.pull_waits(&name);
+                return Ok(());
+            }
+            Err(ImageError::Pull(waiting)) => {
+                runtime.metrics.container_start_failed(kind, error_code(&waiting.reason));
+                self.pull_failed(pod, &name, spec.image.as_deref().unwrap_or_default(), waiting).await;
+                // The others of the pod do not wait for this one.
+                return Ok(());
+            }
+        };
+        let started = match created {
+            Ok(id) => {
+                // Told before it starts, so that its exit finds its owner however soon it comes.
+                self.send(Report::Created { pod: self.name.clone(), container: id.clone() }).await;
+                runtime.start_container(pod, &name, start, &id).await.map(|()| id)
+            }
+            Err(error) => Err(error),
+        };
+        match started {
+            Ok(id) => {
+                info!(pod = %self.name, container = name, id = %id, attempt = start.attempt, "container is running");
+                runtime.metrics.container_started(kind);
+                self.history.starts.remove(&name);
+                let lifecycle = spec.lifecycle.as_ref();
+                if let Some(handler) = lifecycle.and_then(|lifecycle| lifecycle.post_start.as_ref()) {
+                    let hook = Hook::of(handler, spec.ports.as_deref().unwrap_or_default());
+                    self.run_start_hook(pod, &name, hook, id, sandbox.ips.first().cloned());
+                }
+                Ok(())
+            }
+            Err(StartError::Away(error)) => Err(self.set_back("start a container", &error.into())),
+            Err(StartError::Refused { backoff, waiting }) => {
+                let earlier = self.history.starts.get(&name);
+                if earlier.is_none_or(|failure| failure.waiting != waiting) {
+                    warn!(pod = %self.name, container = name, reason = waiting.reason, message = waiting.message, "cannot start the container");
+                }
+                runtime.metrics.container_start_failed(kind, error_code(&waiting.reason));
+                let failure = Failure::after(earlier, Timestamp::now(), backoff, waiting);
+                self.history.starts.insert(name, failure);
+                // The others of the pod do not wait for this one.
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The value of the metric's label `code`: kubelet's reasons are a closed set.
+fn error_code(reason: &str) -> &'static str {
+    match reason {
+        "ErrImageNeverPull" => "ErrImageNeverPull",
+        "ErrImagePull" => "ErrImagePull",
+        "ImageInspectError" => "ImageInspectError",
+        "InvalidImageName" => "InvalidImageName",
+        "RegistryUnavailable" => "RegistryUnavailable",
+        "SignatureValidationFailed" => "SignatureValidationFailed",
+        "CreateContainerConfigError" => "CreateContainerConfigError",
+        "CreateContainerError" => "CreateContainerError",
+        "RunContainerError" => "RunContainerError",
+        _ => "Unknown",
+    }
+}

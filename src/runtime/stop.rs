@@ -1,0 +1,86 @@
+//! The steps that end something, one method each.
+
+use std::time::Duration;
+
+use futures_lite::future;
+use smol::Timer;
+
+use super::{Runtime, StepError, logs};
+use crate::cri::{CriError, ErrorClass};
+use crate::plan::{RemoveContainer, Signalling};
+use crate::pod::{ContainerId, PodName, PodUid};
+
+/// How long a call that waits for an end may take, beyond the time that it is given.
+const SLACK: Duration = Duration::from_secs(60);
+
+impl Runtime {
+    /// Tells a container to end, and kills it when `grace` seconds have passed. May be dropped, and called again with
+    /// less.
+    ///
+    /// # Errors
+    /// When the runtime refuses, or does not answer.
+    pub async fn end_container(
+        &self,
+        id: &ContainerId,
+        grace: u64,
+        signal: Signalling,
+    ) -> Result<(), StepError> {
+        let in_cri = i64::try_from(grace).unwrap_or(i64::MAX);
+        match signal {
+            Signalling::Runtime => return Ok(self.cri.stop_container(id, in_cri).await?),
+            Signalling::Send(signal) => match self.cri.kill_task(id, signal).await {
+                Err(error) if error.class == ErrorClass::Unimplemented => {
+                    tracing::warn!(container = %id, signal, "the runtime cannot send this signal; it sends its own");
+                    return Ok(self.cri.stop_container(id, in_cri).await?);
+                }
+                sent => sent?,
+            },
+            Signalling::Sent => {}
+        }
+        self.await_end(id, Duration::from_secs(grace)).await?;
+        // At once, for a stop with a grace period would send the runtime's own signal too.
+        Ok(self.cri.stop_container(id, 0).await?)
+    }
+
+    /// Waits until a container has ended, or the time is over.
+    async fn await_end(&self, id: &ContainerId, time: Duration) -> Result<(), CriError> {
+        let late = async {
+            Timer::after(time).await;
+            Ok(())
+        };
+        future::or(self.cri.wait_task(id, time.saturating_add(SLACK)), late).await
+    }
+
+    /// Removes a dead container, its log with the link to it, and its last words.
+    ///
+    /// # Errors
+    /// When the runtime refuses, or the log cannot be removed.
+    pub async fn remove_container(
+        &self,
+        name: &PodName,
+        container: &RemoveContainer,
+    ) -> Result<(), StepError> {
+        self.cri.remove_container(&container.id).await?;
+        let log = self.dirs.log(name, &container.uid, &container.name, container.attempt);
+        let link = self.dirs.log_link(name, &container.name, &container.id);
+        let words = self.dirs.termination_message(&container.uid, &container.name, container.attempt);
+        smol::unblock(move || {
+            logs::remove_log(&log, &link)?;
+            logs::remove_file(&words)
+        })
+        .await
+    }
+
+    /// Removes what an instance has on disk.
+    ///
+    /// # Errors
+    /// When something cannot be removed, or is a mount point.
+    pub async fn remove_instance(&self, name: &PodName, uid: &PodUid) -> Result<(), StepError> {
+        let (dir, log_dir) = (self.dirs.pod(uid), self.dirs.logs(name, uid));
+        smol::unblock(move || {
+            logs::remove_tree(&dir)?;
+            logs::remove_tree(&log_dir)
+        })
+        .await
+    }
+}
