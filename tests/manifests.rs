@@ -27,7 +27,7 @@ fn every_example_is_decoded_without_a_warning() {
         names.push(decoded.pod.name.name);
     }
     names.sort();
-    let want =
-        ["hello-node1", "host-agent-node1", "job-node1", "log-forwarder-node1", "pair-node1", "web-node1"];
+    let want = ["hello", "host-agent", "job", "log-forwarder", "pair", "shop", "store", "web"]
+        .map(|n| format!("{n}-node1"));
     assert_eq!(names, want);
 }

@@ -1,0 +1,24 @@
+//! Fuzzes the reader of YAML, and the search for places in what it read.
+
+#![no_main]
+
+use rkubelet::yaml::{find_places, parse_documents};
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    if let Ok(text) = std::str::from_utf8(data)
+        && let Ok(documents) = parse_documents(text)
+    {
+        let fixed = ["", "metadata.name", "spec.containers[0].image"];
+        let fields: Vec<(usize, &str)> = documents
+            .iter()
+            .flat_map(|document| {
+                let paths = document.duplicate_keys.iter().map(String::as_str).chain(fixed);
+                paths.map(|path| (document.number, path))
+            })
+            .collect();
+        let places = find_places(text, &fields);
+        assert_eq!(places.len(), fields.len());
+        let lines = text.split(['\n', '\r']).count();
+        assert!(places.iter().flatten().all(|place| (1..=lines).contains(&place.line)));
+    }
+});
