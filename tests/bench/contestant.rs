@@ -37,7 +37,8 @@ impl Contestant {
 pub(crate) fn contestants(settings: &Settings, dir: &Path) -> Vec<Contestant> {
     let mut found = Vec::new();
     if settings.has_agent(KUBELET) {
-        let program = settings.reference.clone().unwrap_or_else(|| reference::kubelet(dir));
+        let build = || reference::build(dir, "kubelet", "k8s.io/kubernetes/cmd/kubelet");
+        let program = settings.reference.clone().unwrap_or_else(build);
         found.push(Contestant { name: KUBELET, program });
     }
     for name in [RKUBELET, RKUBELET_APISERVER] {

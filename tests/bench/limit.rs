@@ -169,7 +169,7 @@ impl<'a> Bare<'a> {
         let host = parse_resolv_conf(&fs::read_to_string("/etc/resolv.conf").unwrap_or_default());
         let cluster = ClusterDns { servers: Vec::new(), domain: String::new() };
         let dns = pod_dns(&pod.spec, &pod.name.namespace, &cluster, host);
-        convert::sandbox_config(pod, 0, &self.log_dir(pod).to_string_lossy(), dns)
+        convert::sandbox_config(pod, 0, &self.log_dir(pod).to_string_lossy(), dns, pod.name.name.clone())
     }
 
     fn log_dir(&self, pod: &Pod) -> std::path::PathBuf {

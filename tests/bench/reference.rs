@@ -1,4 +1,4 @@
-//! The reference kubelet: a released version, built from its Go module, once per target directory.
+//! Programs of a released Kubernetes, built from its Go module, once per target directory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,24 +9,27 @@ pub(crate) const VERSION: &str = "1.36.4";
 /// A compiler that is new enough for it.
 const TOOLCHAIN: &str = "go1.26.0";
 
-/// The executable, built if it is not there yet.
-pub(crate) fn kubelet(cache: &Path) -> PathBuf {
-    let dir = cache.join(format!("kubelet-{VERSION}"));
-    let program = dir.join("kubelet");
+/// The executable `name` of a Go package, built if it is not there yet.
+pub(crate) fn build(cache: &Path, name: &str, package: &str) -> PathBuf {
+    let dir = cache.join(format!("{name}-{VERSION}"));
+    let program = dir.join(name);
     if !program.exists() {
-        println!("Building kubelet {VERSION} from its Go module; this takes a while, once ...");
+        println!("Building {name} for Kubernetes {VERSION} from its Go module; this takes a while, once ...");
         fs::create_dir_all(&dir).expect("create the directory of the reference");
         let _ = fs::remove_file(dir.join("go.mod"));
         fs::write(dir.join("go.mod"), go_mod(&dir)).expect("write go.mod");
-        let unfinished = dir.join("kubelet.unfinished");
+        let unfinished = dir.join(format!("{name}.unfinished"));
         let flags = format!("-s -w -X k8s.io/component-base/version.gitVersion=v{VERSION}");
         let status = go(&dir)
             .args(["build", "-mod=mod", "-buildvcs=false", "-trimpath", "-ldflags", &flags, "-o"])
             .arg(&unfinished)
-            .arg("k8s.io/kubernetes/cmd/kubelet")
+            .arg(package)
             .status()
             .expect("run go build");
-        assert!(status.success(), "kubelet does not build; REFERENCE_KUBELET=PATH names one that is built");
+        assert!(
+            status.success(),
+            "{name} does not build; if it is kubelet, REFERENCE_KUBELET=PATH names one that is built"
+        );
         fs::rename(unfinished, &program).expect("move the reference into place");
     }
     program

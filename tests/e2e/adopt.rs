@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::manifest::{self, journal, journalled};
+use crate::rig::web::Server;
 use crate::rig::{ContainerState, Rig, wait_until};
+use crate::url;
 
 /// Three pods of different kinds that run.
 fn start_pods(rig: &Rig) {
@@ -161,4 +163,26 @@ fn a_container_that_died_while_no_agent_ran_is_restarted() {
         rig.containers_of("web-node1").iter().any(running)
     });
     assert_eq!(rig.wait_running("web-node1", "web").attempt, 1);
+}
+
+#[test]
+fn a_restart_leaves_the_pod_alone_that_keeps_another_source_out() {
+    let rig = Rig::new();
+    let server = Server::start(&rig, url::ADDRESS);
+    server.serve(journalled(&rig, "both", "url"));
+    rig.write_manifest("both.yaml", &journalled(&rig, "both", "file"));
+    // The URL's pods are kept in one file, and are sooner read than these.
+    for count in 0..200 {
+        let many = manifest::idle(&format!("none-{count}")).replace("kind: Pod", "kind: Absent");
+        rig.write_manifest(&format!("none-{count}.yaml"), &many);
+    }
+    let address = server.url("/pods");
+    let shadowed = "rkubelet_manifests{source=\"http\",outcome=\"shadowed\"} 1";
+    for _ in 0..3 {
+        let agent = url::start(&rig, &address, &[]);
+        rig.wait_running("both-node1", "main");
+        rig.wait("the URL's pod to be shadowed", || url::has_metric(&rig, shadowed));
+        agent.kill9();
+    }
+    assert_eq!(journal(&rig, "both"), ["start file"]);
 }

@@ -58,7 +58,7 @@ fn a_file_that_is_written_slowly_is_read_once_it_is_whole() {
 fn pods_outlive_the_unmounting_of_their_directory() {
     let rig = Rig::new();
     let dir = rig.manifest_dir().display().to_string();
-    rig.output("mount", &["-t", "tmpfs", "none", &dir]);
+    rig.output("mount", &["-t", "tmpfs", "-o", "mode=755", "none", &dir]);
     let inside = |script: &str| rig.output("sh", &["-c", script]);
     let text = manifest::idle("pod");
     let aside = rig.dir().join("pod.yaml");
@@ -71,7 +71,7 @@ fn pods_outlive_the_unmounting_of_their_directory() {
     agent.wait_for_log("an empty directory has taken its place");
     rig.assert_untouched(&before);
     // It comes back, and counts again.
-    rig.output("mount", &["-t", "tmpfs", "none", &dir]);
+    rig.output("mount", &["-t", "tmpfs", "-o", "mode=755", "none", &dir]);
     inside(&format!("cp {} {dir}/", aside.display()));
     agent.wait_for_log("reading the manifests again");
     rig.assert_untouched(&before);
@@ -105,7 +105,7 @@ fn a_pod_that_comes_back_while_it_ends_runs_afresh() {
     let agent = rig.start_agent(&[]);
     let first = rig.wait_running("once-node1", "main");
     rig.remove_manifest("once.yaml");
-    agent.wait_for_log("stopping containers");
+    agent.wait_for_log("stopping the container");
     rig.write_manifest("once.yaml", &text);
     rig.wait("another container", || {
         let running = |c: &crate::rig::ContainerSeen| c.state == ContainerState::Running && c.id != first.id;

@@ -68,6 +68,16 @@ impl<'rig> Agent<'rig> {
         });
     }
 
+    /// Does something while it stands still.
+    pub(crate) fn while_halted(&self, act: impl FnOnce()) {
+        self.signal(Signal::STOP);
+        act();
+        // nsenter, which started it, halts with it.
+        let parent = Pid::from_child(&self.child);
+        kill_process(parent, Signal::CONT).expect("let nsenter go on");
+        self.signal(Signal::CONT);
+    }
+
     /// Ends it without a chance to clean up.
     pub(crate) fn kill9(mut self) {
         self.signal(Signal::KILL);
@@ -92,6 +102,12 @@ impl<'rig> Agent<'rig> {
         self.ended.expect("the wait ended with a status")
     }
 
+    /// Lets it stand still until the guard is dropped.
+    pub(crate) fn freeze(&self) -> Frozen<'_> {
+        self.signal(Signal::STOP);
+        Frozen(self)
+    }
+
     /// The memory that it occupies, in KiB.
     pub(crate) fn rss_kib(&self) -> u64 {
         let pid = self.pid().expect("rkubelet runs");
@@ -109,6 +125,19 @@ impl<'rig> Agent<'rig> {
     fn signal(&self, signal: Signal) {
         let pid = self.pid().unwrap_or_else(|| panic!("rkubelet has ended already\n{}", self.rig.report()));
         kill_process(pid, signal).expect("signal rkubelet");
+    }
+}
+
+/// An agent that stands still.
+pub(crate) struct Frozen<'agent>(&'agent Agent<'agent>);
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        // nsenter stops with the program that it runs.
+        let nsenter = i32::try_from(self.0.child.id()).ok().and_then(Pid::from_raw);
+        for pid in self.0.pid().into_iter().chain(nsenter) {
+            let _ = kill_process(pid, Signal::CONT);
+        }
     }
 }
 

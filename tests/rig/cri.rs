@@ -207,6 +207,16 @@ impl Observer {
         created.id
     }
 
+    /// Removes a container, running or not.
+    pub(crate) fn remove_container(&self, id: &str) {
+        let Empty {} = self.call("RemoveContainer", IdResponse { id: id.to_owned() });
+    }
+
+    /// Removes a stopped sandbox and its containers, as somebody who cleans up by hand does.
+    pub(crate) fn remove_sandbox(&self, id: &str) {
+        let Empty {} = self.call("RemovePodSandbox", IdResponse { id: id.to_owned() });
+    }
+
     fn call<Q: Message + 'static, R: Message + Default + 'static>(&self, method: &str, request: Q) -> R {
         self.try_call(method, request).unwrap_or_else(|status| panic!("CRI {method}: {status}"))
     }

@@ -1,12 +1,10 @@
 //! A GET from inside the rig's network, by a thread that moves there.
 
-use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::fd::AsFd;
 use std::time::Duration;
 
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use super::machine::inside_network;
 
 /// What a server answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,12 +22,7 @@ pub(crate) fn get(pid: u32, url: &str) -> Option<Reply> {
     let rest = url.strip_prefix("http://").expect("an http URL");
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
     let (host, path) = (host.to_owned(), path.to_owned());
-    let thread = std::thread::spawn(move || {
-        let namespace = File::open(format!("/proc/{pid}/ns/net")).expect("open the rig's network namespace");
-        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
-            .expect("enter the rig's network namespace");
-        exchange(&host, &path)
-    });
+    let thread = inside_network(pid, move || exchange(&host, &path));
     thread.join().expect("the thread of an HTTP request").ok()
 }
 

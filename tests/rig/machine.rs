@@ -1,14 +1,17 @@
 //! The namespaces of a rig, its first process, its directory, and the way in.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::{self, JoinHandle};
 
 use rustix::process::Pid;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::cgroups::{self, Cgroups};
 use super::{NODE, NODE_IP};
@@ -125,6 +128,19 @@ impl Drop for Machine {
             eprintln!("{left}");
         }
     }
+}
+
+/// Does something on a thread that is in the network of a process.
+pub(crate) fn inside_network<T: Send + 'static>(
+    pid: u32,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> JoinHandle<T> {
+    thread::spawn(move || {
+        let namespace = File::open(format!("/proc/{pid}/ns/net")).expect("open the rig's network namespace");
+        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
+            .expect("enter the rig's network namespace");
+        work()
+    })
 }
 
 /// Runs as the first process: prints its pid outside, makes the machine private, and becomes the pause program.

@@ -16,7 +16,14 @@ const NEEDS: &[(&[&str], &str)] = &[
     (&["/usr/bin/mount", "/bin/mount"], "mount"),
     (&["/usr/bin/cc"], "gcc"),
     (&["/usr/include/stdlib.h"], "libc6-dev"),
+    (&["/usr/bin/minisign"], "minisign"),
+    (&["/usr/sbin/nginx"], "nginx"),
+    (&["/usr/bin/openssl"], "openssl"),
 ];
+
+/// The same for a rig with a registry.
+const REGISTRY_NEEDS: &[(&[&str], &str)] =
+    &[(&["/usr/bin/docker-registry"], "docker-registry"), (&["/usr/bin/htpasswd"], "apache2-utils")];
 
 /// Fails with one line that says what to do, if the machine cannot run a rig.
 pub(crate) fn check() {
@@ -24,8 +31,17 @@ pub(crate) fn check() {
         rustix::process::geteuid().is_root(),
         "the end-to-end tests need root: run `sudo -E make test`, or be root"
     );
+    check_all(NEEDS);
+}
+
+/// The same, if it cannot run a registry.
+pub(crate) fn check_registry() {
+    check_all(REGISTRY_NEEDS);
+}
+
+fn check_all(needs: &[(&[&'static str], &'static str)]) {
     let mut missing: Vec<&str> =
-        NEEDS.iter().filter(|(paths, _)| find(paths).is_none()).map(|&(_, package)| package).collect();
+        needs.iter().filter(|(paths, _)| find(paths).is_none()).map(|&(_, package)| package).collect();
     missing.dedup();
     assert!(
         missing.is_empty(),

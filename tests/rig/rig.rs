@@ -18,7 +18,9 @@ mod http;
 mod images;
 mod machine;
 mod needs;
+mod registry;
 mod wait;
+pub(crate) mod web;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -33,6 +35,10 @@ pub(crate) use agent::Agent;
 pub(crate) use cri::{Container, ContainerSeen, ContainerState, Sandbox, SandboxSeen};
 pub(crate) use http::Reply;
 pub(crate) use machine::Machine;
+#[allow(unused_imports, reason = "the demo and the benchmark serve nothing")]
+pub(crate) use machine::inside_network;
+#[allow(unused_imports, reason = "the demo and the benchmark pull nothing")]
+pub(crate) use registry::{Access, GATED, Gate, PASSWORD, REGISTRY, Registry, USER};
 pub(crate) use wait::wait_until;
 
 /// The image of the containers: Debian's static busybox.
@@ -265,6 +271,18 @@ impl Rig {
         container: &Container<'_>,
     ) -> String {
         cri::Observer::new(&self.endpoint()).run_container(sandbox_id, sandbox, container)
+    }
+
+    /// Removes a container, running or not, without the agent.
+    pub(crate) fn remove_container(&self, id: &str) {
+        cri::Observer::new(&self.endpoint()).remove_container(id);
+    }
+
+    /// Removes every sandbox of a pod without the agent, and what was in them.
+    pub(crate) fn prune(&self, pod: &str) {
+        let all = self.sandboxes();
+        let own = all.iter().filter(|seen| seen.pod == pod);
+        own.for_each(|seen| cri::Observer::new(&self.endpoint()).remove_sandbox(&seen.id));
     }
 
     /// Ends a process of the rig by its pid in there, at once.

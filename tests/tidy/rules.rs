@@ -8,18 +8,39 @@ const TOO_LONG: usize = 700;
 /// Where decisions are made: no async, no I/O, no clock, no logging.
 const PURE_FILES: &[&str] = &[
     "src/backoff.rs",
+    "src/duration.rs",
+    "src/http/encoding.rs",
+    "src/http/error.rs",
+    "src/http/redirect.rs",
+    "src/http/url.rs",
+    "src/image.rs",
     "src/metrics/exposition.rs",
+    "src/order.rs",
     "src/plan.rs",
     "src/pod.rs",
     "src/pod_config.rs",
     "src/pod_manager.rs",
+    "src/probe/check.rs",
+    "src/probe/schedule.rs",
+    "src/probe/target.rs",
+    "src/record.rs",
+    "src/runtime/http_get.rs",
     "src/server/metrics_page.rs",
     "src/server/pods.rs",
     "src/server/router.rs",
+    "src/signature.rs",
+    "src/source/dir/access.rs",
+    "src/source/dir/files.rs",
+    "src/source/dir/identity.rs",
+    "src/source/http/judge.rs",
+    "src/source/http/pace.rs",
+    "src/source/http/reading.rs",
+    "src/suggest.rs",
     "src/view.rs",
     "src/yaml.rs",
 ];
-const PURE_DIRECTORIES: &[&str] = &["src/pod/", "src/plan/"];
+const PURE_DIRECTORIES: &[&str] =
+    &["src/image/", "src/pod/", "src/plan/", "src/source/dir/files/", "src/view/", "src/yaml/"];
 const PURE_NAMES: &[&str] = &["/select.rs", "/diff.rs", "/threshold.rs"];
 
 /// Words that no pure room says.
@@ -38,8 +59,8 @@ const IMPURE: &[&str] = &[
     "Zoned::now",
 ];
 
-/// Where tokio must be named: the tonic client, and nothing else so far.
-const TOKIO_ROOMS: &[&str] = &["src/cri.rs", "src/cri/"];
+/// Where tokio must be named: the clients, tonic's and hyper's.
+const TOKIO_ROOMS: &[&str] = &["src/cri.rs", "src/cri/", "src/http.rs", "src/http/"];
 
 fn in_src(path: &str) -> bool {
     path.starts_with("src/")
@@ -113,7 +134,7 @@ pub(crate) fn tokio_where_it_must_be(path: &str, text: &str) -> Vec<String> {
     if !in_src(path) || TOKIO_ROOMS.iter().any(|room| path.starts_with(room)) {
         return Vec::new();
     }
-    at(lines_with(&code(text), "tokio"), "the agent runs on smol; tokio belongs to src/cri")
+    at(lines_with(&code(text), "tokio"), "the agent runs on smol; tokio belongs to src/cri and src/http")
 }
 
 pub(crate) fn no_panics(path: &str, text: &str) -> Vec<String> {
@@ -148,6 +169,8 @@ fn good_and_bad() {
         (tokio_where_it_must_be, "src/server.rs", "tokio::spawn(x)", 1),
         (tokio_where_it_must_be, "src/server.rs", "use tokio as t;", 1),
         (tokio_where_it_must_be, "src/cri/client.rs", "use tokio::time;", 0),
+        (tokio_where_it_must_be, "src/http.rs", "use tokio::time;", 0),
+        (tokio_where_it_must_be, "src/source/http.rs", "use tokio::time;", 1),
         (tokio_where_it_must_be, "src/crier.rs", "use tokio::time;", 1),
         (no_panics, "src/a.rs", "a.unwrap();\nb.expect(\"x\");\ntodo!();\npanic!()", 4),
         (no_panics, "src/a.rs", "a.unwrap_or(1); a.expected(2); // .unwrap()\nlet b = \".unwrap()\";", 0),
@@ -185,6 +208,9 @@ fn pure_rooms() {
             "src/pod_manager.rs",
             "src/plan/init.rs",
             "src/backoff.rs",
+            "src/duration.rs",
+            "src/image.rs",
+            "src/image/name.rs",
             "src/yaml.rs",
             "src/gc/select.rs",
             "src/pleg/diff.rs",
@@ -194,7 +220,13 @@ fn pure_rooms() {
         ] {
             assert_eq!(pure_rooms_are_pure(path, bad).len(), 1, "{path}: {bad}");
         }
-        for path in ["src/server.rs", "src/pod_worker/run.rs", "src/cri/client.rs", "tests/select.rs"] {
+        for path in [
+            "src/server.rs",
+            "src/pod_worker/run.rs",
+            "src/runtime/image/turn.rs",
+            "src/cri/client.rs",
+            "tests/select.rs",
+        ] {
             assert_eq!(pure_rooms_are_pure(path, bad), [""; 0], "{path}: {bad}");
         }
     }
