@@ -49,6 +49,12 @@ impl CriError {
         matches!(self.class, ErrorClass::Unavailable | ErrorClass::Unimplemented)
     }
 
+    /// CRI takes a container for dead that containerd has a task of: containerd 1.6 loses one when its caller vanishes
+    /// while the task is made.
+    pub fn is_lost_task(&self) -> bool {
+        self.code == Code::FailedPrecondition && self.message.contains("cannot delete running task")
+    }
+
     /// An answer that lacks what `op` promises.
     pub(super) fn incomplete(op: &'static str, missing: &'static str) -> Self {
         Self {
@@ -171,6 +177,20 @@ mod tests {
         let error = CriError::from_status("Version", &status);
         assert_eq!(error.class, ErrorClass::Unavailable);
         assert_eq!(error.to_string(), "Version: No such file or directory (os error 2)");
+    }
+
+    #[test]
+    fn a_lost_task() {
+        let lost =
+            "failed to delete containerd container \"x\": cannot delete running task x: failed precondition";
+        for (code, text, is_lost) in [
+            (Code::FailedPrecondition, lost, true),
+            (Code::FailedPrecondition, "container is in starting state, can't be removed", false),
+            (Code::Unknown, lost, false),
+        ] {
+            let error = CriError::from_status("RemoveContainer", &Status::new(code, text));
+            assert_eq!(error.is_lost_task(), is_lost, "{code:?} {text}");
+        }
     }
 
     #[test]

@@ -12,6 +12,8 @@ use crate::pod::{ContainerId, PodName, PodUid};
 
 /// How long a call that waits for an end may take, beyond the time that it is given.
 const SLACK: Duration = Duration::from_secs(60);
+/// Its number is the same on every architecture of Linux.
+const SIGKILL: u32 = 9;
 
 impl Runtime {
     /// Tells a container to end, and kills it when `grace` seconds have passed. May be dropped, and called again with
@@ -60,7 +62,14 @@ impl Runtime {
         name: &PodName,
         container: &RemoveContainer,
     ) -> Result<(), StepError> {
-        self.cri.remove_container(&container.id).await?;
+        match self.cri.remove_container(&container.id).await {
+            Err(error) if error.is_lost_task() => {
+                tracing::warn!(pod = %name, container = %container.id, "the runtime has lost a process of a dead container; ending it");
+                self.end_lost_task(&container.id).await?;
+                self.cri.remove_container(&container.id).await?;
+            }
+            removed => removed?,
+        }
         let log = self.dirs.log(name, &container.uid, &container.name, container.attempt);
         let link = self.dirs.log_link(name, &container.name, &container.id);
         let words = self.dirs.termination_message(&container.uid, &container.name, container.attempt);
@@ -69,6 +78,13 @@ impl Runtime {
             logs::remove_file(&words)
         })
         .await
+    }
+
+    /// Ends a task of a container that is dead to CRI, and which CRI therefore does not end.
+    async fn end_lost_task(&self, id: &ContainerId) -> Result<(), CriError> {
+        self.cri.kill_task(id, SIGKILL).await?;
+        self.cri.wait_task(id, SLACK).await?;
+        self.cri.delete_task(id).await
     }
 
     /// Removes what an instance has on disk.

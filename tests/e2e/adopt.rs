@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::manifest::{self, journal, journalled};
 use crate::rig::web::Server;
-use crate::rig::{ContainerState, Rig, wait_until};
+use crate::rig::{BUSYBOX, ContainerState, Rig, wait_until};
 use crate::url;
 
 /// Three pods of different kinds that run.
@@ -122,6 +122,30 @@ fn stopped_again_and_again_while_it_starts_pods_it_starts_each_once() {
     for name in PODS {
         assert_eq!(journal(&rig, name), ["start 1"], "pod {name}\n{}", rig.report());
     }
+}
+
+/// containerd 1.6 is left with such a process when an agent is killed while it makes a container.
+#[test]
+fn a_process_of_a_dead_container_does_not_keep_a_pod_from_going() {
+    let rig = Rig::new();
+    let twice = "[ -e /scratch/ran ] && exec sleep 1000; touch /scratch/ran";
+    let text = manifest::pod("pod", "restartPolicy: Never\nvolumes: [{name: s, emptyDir: {}}]", twice);
+    let mounts = "    volumeMounts: [{name: s, mountPath: /scratch}]\n    command:";
+    let other = format!("  - {{name: other, image: {BUSYBOX}, command: [sleep, '1000']}}\n");
+    rig.write_manifest("pod.yaml", &(text.replace("    command:", mounts) + &other));
+    let _agent = rig.start_agent(&[]);
+    rig.wait_running("pod-node1", "other");
+    let main = || rig.containers_of("pod-node1").into_iter().find(|seen| seen.name == "main");
+    rig.wait("a dead container", || main().is_some_and(|seen| seen.state == ContainerState::Exited));
+    let dead = main().expect("the dead container").id;
+    let socket = rig.endpoint().trim_start_matches("unix://").to_owned();
+    let ctr = |args: &[&str]| rig.output("ctr", &[&["--address", &socket, "-n", "k8s.io"], args].concat());
+    ctr(&["tasks", "start", "--detach", &dead]);
+    assert!(ctr(&["tasks", "ls"]).contains(&dead), "a task of a container that is dead to CRI");
+    assert_eq!(main().expect("the dead container").state, ContainerState::Exited);
+    rig.remove_manifest("pod.yaml");
+    rig.wait("all of it to go", || rig.sandboxes().is_empty() && rig.containers().is_empty());
+    assert!(!ctr(&["tasks", "ls"]).contains(&dead));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use tonic::metadata::MetadataValue;
 
 use super::{CriClient, gone_is_done, op};
 use crate::cri::CriError;
-use crate::cri::proto::task_service::{KillRequest, WaitRequest};
+use crate::cri::proto::task_service::{DeleteTaskRequest, KillRequest, WaitRequest};
 use crate::pod::id::ContainerId;
 
 impl CriClient {
@@ -17,6 +17,16 @@ impl CriClient {
         let request = KillRequest { container_id: id.0.clone(), signal, ..KillRequest::default() };
         self.call(op("Kill", "kill_task"), self.timeouts.request, request, |r| async move {
             gone_is_done(client.kill(of_cri(r)).await)
+        })
+        .await
+    }
+
+    /// Removes a task that has ended. Success if it is gone.
+    pub async fn delete_task(&self, id: &ContainerId) -> Result<(), CriError> {
+        let mut client = self.tasks.clone();
+        let request = DeleteTaskRequest { container_id: id.0.clone() };
+        self.call(op("Delete", "delete_task"), self.timeouts.request, request, |r| async move {
+            gone_is_done(client.delete(of_cri(r)).await)
         })
         .await
     }
