@@ -48,6 +48,7 @@ unit: ## Run the tests that need no container runtime
 
 e2e: deps ## Run the end-to-end tests on a private containerd (as root)
 	$(CARGO) test --locked --no-run --tests
+	$(CARGO) build --locked --example endpoint
 	$(AS_ROOT) $(CARGO) test --locked --test '*'
 
 deny: ## Check licences, bans and sources of all crates (installs cargo-deny if it is missing)

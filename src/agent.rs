@@ -20,6 +20,7 @@ use tracing::{info, warn};
 use crate::backoff::Backoff;
 use crate::config::Config;
 use crate::cri::{CriClient, CriError, Endpoint, EndpointError, Reactor, Timeouts, spawn_tokio_thread};
+use crate::events::Recorder;
 use crate::gc::run_housekeeping;
 use crate::http::Client;
 use crate::metrics::Metrics;
@@ -133,6 +134,7 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
                 view: view.clone(),
                 health: health.clone(),
                 probes: probes.clone(),
+                events: runtime.events.clone(),
                 metrics: metrics.clone(),
             };
             executor.spawn(serve(address, endpoints)).detach();
@@ -178,6 +180,7 @@ fn runtime(
         http,
         reactor: reactor.clone(),
         exec_probes: Semaphore::new(EXEC_WIDTH),
+        events: Recorder::new(&config.node_name),
         dirs: Dirs::new(config.root_dir.clone(), config.pod_logs_dir.clone()),
         node_ips: NodeIps::new(config.node_ips.clone()),
         cluster_dns: ClusterDns {

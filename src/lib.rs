@@ -51,7 +51,8 @@
 //! - [`cri::convert`]: pods as CRI messages. [`pleg::diff`], [`gc::select`], `runtime::http_get`, and of [`probe`] all
 //!   but its task: the pure cores of their rooms.
 //! - `duration`: durations as Go writes them. `suggest`: what was meant by a name that is not known.
-//! - [`view`]: the published snapshot, verdicts included. [`server::router`]: requests to answers.
+//! - [`view`]: the published snapshot, verdicts included. [`server::router`]: requests to answers. [`events::ring`]: the
+//!   newest events.
 //! - [`signature`]: what minisign's signatures prove, and which version may follow which.
 //!
 //! Effects:
@@ -61,7 +62,8 @@
 //! - [`source`], [`sync_loop`], [`pod_worker`], [`pleg`], [`probe`], [`gc`]: the tasks above.
 //! - [`http`]: one GET with one deadline, TLS included; whom to ask and what to think of it is the caller's.
 //! - [`runtime`]: observes and executes. [`volume`]: what mounts need on the node. [`cri`]: the client.
-//! - [`state`]: the little that is kept on disk. [`server`], [`metrics`], [`systemd`]: what others see of the agent.
+//! - [`state`]: the little that is kept on disk. [`server`], [`metrics`], [`events`], [`systemd`]: what others see of the
+//!   agent.
 //!
 //! # For people who know kubelet
 //!
@@ -81,6 +83,7 @@
 //! | `pkg/probe` | [`probe::check`], [`runtime::probes`] |
 //! | `generatePodSandboxConfig`, `generateContainerConfig` | [`cri::convert`] |
 //! | PLEG, evented PLEG | [`pleg`]: events, with a relist as the net |
+//! | `record.EventRecorder` | [`events::Recorder`] |
 //! | `statusManager`, `generateAPIPodStatus` | [`pod::status`], [`view`] |
 //! | `volumeManager` | [`volume`] |
 //! | `imageManager`, `imagePuller` | [`runtime::Runtime::ensure_image`]; what failed is in [`plan::PullFailure`] |
@@ -110,6 +113,7 @@ pub mod cli;
 pub mod config;
 pub mod cri;
 pub(crate) mod duration;
+pub mod events;
 pub mod gc;
 pub mod http;
 pub mod image;

@@ -16,8 +16,9 @@ use async_channel::{Receiver, Sender};
 use futures_lite::future;
 use jiff::Timestamp;
 use smol::Timer;
-use tracing::{info, warn};
+use tracing::info;
 
+use crate::events::EventType;
 use crate::metrics::ProbeSeries;
 use crate::pod::{PodName, PodUid};
 use crate::runtime::Runtime;
@@ -111,19 +112,16 @@ impl Prober {
         let series =
             ProbeSeries { pod: pod.clone(), uid: job.uid.clone(), container: container.clone(), kind };
         self.0.runtime.metrics.observe_probe(series, result, took);
-        if noted.news == News::Yes {
-            match result {
-                ProbeResult::Success => {}
-                ProbeResult::Warning => {
-                    warn!(%pod, container, reason = "ProbeWarning", output, "{kind} probe warning");
-                }
-                ProbeResult::Failure => {
-                    warn!(%pod, container, reason = "Unhealthy", output, "{kind} probe failed");
-                }
-                ProbeResult::Unknown => {
-                    warn!(%pod, container, reason = "Unhealthy", output, "{kind} probe errored");
-                }
-            }
+        let said = match result {
+            ProbeResult::Success => None,
+            ProbeResult::Warning => Some(("ProbeWarning", "warning")),
+            ProbeResult::Failure => Some(("Unhealthy", "failed")),
+            ProbeResult::Unknown => Some(("Unhealthy", "errored")),
+        };
+        if let Some((reason, word)) = said.filter(|_| noted.news == News::Yes) {
+            let message = format!("{kind} probe {word}: {output}");
+            let events = &self.0.runtime.events;
+            events.record(EventType::Warning, (pod, &job.uid), container, reason, &message);
         }
         if let Change::Verdict(verdict) = noted.verdict {
             info!(%pod, container, probe = kind, ?verdict, "verdict of a probe");

@@ -23,6 +23,7 @@ use smol::lock::{RwLock, Semaphore};
 use smol::{Executor, Timer};
 
 use crate::cri::{CriClient, CriError, Reactor};
+use crate::events::Recorder;
 use crate::http::Client;
 use crate::metrics::Metrics;
 use crate::pod::dns::ClusterDns;
@@ -50,6 +51,8 @@ pub struct Runtime {
     pub reactor: Reactor,
     /// How many commands of probes run at the same time: [`probes::EXEC_WIDTH`].
     pub exec_probes: Semaphore,
+    /// Where is recorded what happens to pods.
+    pub events: Recorder,
     /// Where things lie on disk.
     pub dirs: Dirs,
     /// The node's addresses.

@@ -12,6 +12,7 @@ pub mod router;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::events::Recorder;
 use crate::metrics::Metrics;
 use crate::metrics::process::observe_process;
 use crate::probe::schedule::Report;
@@ -37,6 +38,8 @@ pub struct Endpoints {
     pub health: HealthCheck,
     /// Asked by `/probes`.
     pub probes: ProbeReports,
+    /// What `/events` lists.
+    pub events: Recorder,
     /// What `/metrics` counts.
     pub metrics: Arc<Metrics>,
 }
@@ -49,6 +52,7 @@ impl Endpoints {
             view: &self.view.load(),
             health: &*self.health,
             probes: &*self.probes,
+            events: &|| self.events.list(),
             metrics: &self.metrics,
             process: &observe_process,
         };

@@ -17,6 +17,7 @@ fn healthz(inbox: Sender<Event>, deadline: Duration) -> Listening {
         view: Published::default(),
         health: ping(inbox, deadline),
         probes: Arc::new(Vec::new),
+        events: Recorder::new("node1"),
         metrics: Arc::new(Metrics::new("node1")),
     };
     start_plain("127.0.0.1:0".parse().unwrap(), endpoints).unwrap()

@@ -77,11 +77,16 @@ pub fn joined(runtime: String, words: &str) -> String {
 
 /// The share of one container in what its pod of so many containers may show.
 pub fn shown(message: &str, containers: usize) -> &str {
-    let mut end = message.len().min(MAX_POD / containers.max(1));
-    while !message.is_char_boundary(end) {
+    beginning(message, MAX_POD / containers.max(1))
+}
+
+/// The beginning of a text, in whole characters.
+pub fn beginning(text: &str, most: usize) -> &str {
+    let mut end = text.len().min(most);
+    while !text.is_char_boundary(end) {
         end -= 1;
     }
-    &message[..end]
+    &text[..end]
 }
 
 /// Without the rest of a character whose beginning was cut off.

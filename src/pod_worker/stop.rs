@@ -7,6 +7,7 @@ use tracing::{info, warn};
 
 use super::errands::Outcome;
 use super::{Next, Worker};
+use crate::events::EventType;
 use crate::observed::{Container, ContainerState, Observed};
 use crate::plan::{Ask, StartHook, StopContainer};
 use crate::pod::hook::Hook;
@@ -23,8 +24,10 @@ impl Worker {
                 self.tell_of_hook(&stop.id, "not done within the grace period");
             }
             if let Some(message) = stop.why.message(&stop.name).filter(|_| !self.endings.has_begun(&stop.id))
+                && let Some(pod) = &self.shown
             {
-                warn!(pod = %self.name, id = %stop.id, reason = "Killing", message, "a probe failed");
+                let of = (&self.name, &pod.uid);
+                self.context.runtime.events.record(EventType::Normal, of, &stop.name, "Killing", &message);
             }
             self.endings.note(stop, wish);
             let (runtime, id) = (self.context.runtime.clone(), stop.id.clone());

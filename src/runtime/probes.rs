@@ -15,6 +15,7 @@ use super::http_get::{REDIRECTS, authority, request};
 use super::{Runtime, chain};
 use crate::pod::ContainerId;
 use crate::pod::hook::HttpGet;
+use crate::pod::termination_message::beginning;
 use crate::probe::check::Check;
 use crate::probe::schedule::{ProbeResult, Ran};
 
@@ -116,6 +117,5 @@ fn failed(output: String) -> Ran {
 }
 
 fn ran(result: ProbeResult, output: &str) -> Ran {
-    let kept = output.char_indices().take_while(|(place, c)| place + c.len_utf8() <= MAX_OUTPUT);
-    Ran { result, output: kept.map(|(_, c)| c).collect() }
+    Ran { result, output: beginning(output, MAX_OUTPUT).to_owned() }
 }

@@ -227,6 +227,7 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
+    use crate::events::Recorder;
     use crate::metrics::Metrics;
     use crate::server::HealthCheck;
     use crate::server::pods::tests::reference_view;
@@ -240,6 +241,7 @@ mod tests {
             view,
             health,
             probes: Arc::new(Vec::new),
+            events: Recorder::new("node1"),
             metrics: Arc::new(Metrics::new("node1")),
         };
         start_plain("127.0.0.1:0".parse().unwrap(), endpoints).unwrap()
@@ -298,6 +300,7 @@ mod tests {
             view: Published::default(),
             health: healthy(),
             probes: Arc::new(Vec::new),
+            events: Recorder::new("node1"),
             metrics: Arc::default(),
         };
         let error = start_plain(first.address(), endpoints).unwrap_err();

@@ -3,6 +3,7 @@
 //! Owns the table of paths. Invariant: pure; what must be looked up outside (health, the process) is a
 //! function in [`State`], called only by the paths that need it. Must not: know a transport.
 
+use crate::events::EventList;
 use crate::metrics::process::Process;
 use crate::metrics::{Metrics, exposition};
 use crate::probe::schedule::Report;
@@ -75,6 +76,8 @@ pub struct State<'a> {
     pub health: &'a dyn Fn() -> Result<(), String>,
     /// Reads what is known of every probe.
     pub probes: &'a dyn Fn() -> Vec<Report>,
+    /// Reads the newest events.
+    pub events: &'a dyn Fn() -> EventList,
     /// The counters.
     pub metrics: &'a Metrics,
     /// Reads the agent's own process.
@@ -89,6 +92,7 @@ enum Endpoint {
     Pods,
     Verdicts,
     Probes,
+    Events,
     Metrics,
 }
 
@@ -99,6 +103,7 @@ fn endpoint(port: Port, path: &str) -> Option<Endpoint> {
         (Port::ReadOnly, "/pods" | "/pods/") => Some(Endpoint::Pods),
         (Port::ReadOnly, "/verdicts") => Some(Endpoint::Verdicts),
         (Port::ReadOnly, "/probes") => Some(Endpoint::Probes),
+        (Port::ReadOnly, "/events") => Some(Endpoint::Events),
         (Port::ReadOnly, "/metrics") => Some(Endpoint::Metrics),
         _ => None,
     }
@@ -121,6 +126,7 @@ pub fn route(request: &Request<'_>, state: &State<'_>) -> Response {
         Endpoint::Pods => json("the list of pods", pods::render(state.view)),
         Endpoint::Verdicts => json("the verdicts", to_json(&state.view.verdicts)),
         Endpoint::Probes => json("the probes", serde_json::to_vec(&(state.probes)())),
+        Endpoint::Events => json("the events", serde_json::to_vec(&(state.events)())),
         Endpoint::Metrics => {
             let page = metrics_page::render(state.view, state.metrics, &(state.process)());
             Response { status: 200, content_type: exposition::CONTENT_TYPE, body: page.into_bytes() }
@@ -140,6 +146,7 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
+    use crate::events::ring::Ring;
 
     /// The response, and whether health and process were looked up.
     fn routed(port: Port, method: Method, path: &str, health: Result<(), String>) -> (Response, bool, bool) {
@@ -158,6 +165,7 @@ mod tests {
             view: &view,
             health: &check,
             probes: &Vec::new,
+            events: &|| Ring::default().list("node1"),
             metrics: &metrics,
             process: &process,
         };
@@ -185,6 +193,8 @@ mod tests {
             (Other, "/verdicts", 404, 405),
             (Get, "/probes", 404, 200),
             (Other, "/probes", 404, 405),
+            (Get, "/events", 404, 200),
+            (Other, "/events", 404, 405),
             (Get, "/metrics", 404, 200),
             (Other, "/metrics", 404, 405),
             (Get, "/", 404, 404),

@@ -74,6 +74,15 @@ fn probe(rig: &Rig, container: &str, kind: &str) -> Value {
     all.iter().find(is_it).cloned().unwrap_or(Value::Null)
 }
 
+/// The events of a pod: type, reason and message.
+fn events(rig: &Rig, pod: &str) -> Vec<(Value, Value, Value)> {
+    let list: Value =
+        served(rig, "/events").and_then(|body| serde_json::from_str(&body).ok()).unwrap_or_default();
+    let all = list["items"].as_array().cloned().unwrap_or_default();
+    let of_pod = all.iter().filter(|event| event["involvedObject"]["name"] == pod);
+    of_pod.map(|event| (event["type"].clone(), event["reason"].clone(), event["message"].clone())).collect()
+}
+
 /// Does not end when asked to.
 const STUBBORN: &str = "trap '' TERM; while :; do sleep 1; done";
 
@@ -113,6 +122,14 @@ fn failing_liveness_and_startup_restart_by_policy_with_the_grace_of_the_probe() 
         ["Succeeded", "Failed"].iter().any(|end| status(&rig, "once-node1")["phase"] == *end)
     });
     assert_eq!(rig.containers_of("once-node1").len(), 1);
+    let event = |kind: &str, reason: &str, message: &str| (kind.into(), reason.into(), message.into());
+    assert_eq!(
+        events(&rig, "pod-node1")[..2],
+        [
+            event("Warning", "Unhealthy", "Liveness probe failed: so so\n"),
+            event("Normal", "Killing", "Container main failed liveness probe, will be restarted"),
+        ]
+    );
 }
 
 #[test]

@@ -35,8 +35,6 @@ pub(crate) use agent::Agent;
 pub(crate) use cri::{Container, ContainerSeen, ContainerState, Sandbox, SandboxSeen};
 pub(crate) use http::Reply;
 pub(crate) use machine::Machine;
-#[allow(unused_imports, reason = "the demo and the benchmark serve nothing")]
-pub(crate) use machine::inside_network;
 #[allow(unused_imports, reason = "the demo and the benchmark pull nothing")]
 pub(crate) use registry::{Access, GATED, Gate, PASSWORD, REGISTRY, Registry, USER};
 pub(crate) use wait::wait_until;
@@ -59,6 +57,13 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// `target/debug` or its like: where the running program was built.
 pub(crate) fn build_dir() -> PathBuf {
     images::build_dir()
+}
+
+/// The server that runs inside pods that are probed.
+pub(crate) fn endpoint() -> PathBuf {
+    let program = build_dir().join("examples/endpoint");
+    assert!(program.exists(), "{} is missing: cargo build --example endpoint", program.display());
+    program
 }
 
 /// One test's machine. See the module's documentation.
