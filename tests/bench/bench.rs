@@ -73,6 +73,9 @@ struct Bench {
 /// The keys of the figures that a scenario brings.
 const SINGLE: [&str; 5] = ["first-healthy", "healthy", "start", "restart", "edit"];
 const STEADY: [&str; 7] = ["rss", "idle", "containerd", "wakeups", "start-cpu", "at-once", "agent-restart"];
+const PROBES: [&str; 2] = ["probe-rss", "probe-cpu"];
+/// With ten probes each.
+const PROBED_PODS: usize = 50;
 
 impl Bench {
     /// All rounds. The contestants take turns, so that a slow moment of the machine meets all of them.
@@ -90,6 +93,11 @@ impl Bench {
                     self.run(round, "one pod", one, |run| run.single());
                 }
                 self.limit_single(round);
+            }
+            if self.settings.wants(&PROBES) {
+                for one in contestants {
+                    self.run(round, "probes", one, |run| run.probes(PROBED_PODS));
+                }
             }
             for pods in self.settings.pods.clone() {
                 if self.settings.wants(&STEADY) {

@@ -19,6 +19,8 @@ pub(crate) enum Kind {
     AtOnce,
     Cold,
     AgentRestart,
+    ProbeRss,
+    ProbeCpu,
 }
 
 /// A row of the table: a kind, and with how many pods.
@@ -37,7 +39,7 @@ struct Facts {
 }
 
 impl Kind {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 16] = [
         Self::Binary,
         Self::Rss,
         Self::IdleCpu,
@@ -52,6 +54,8 @@ impl Kind {
         Self::AtOnce,
         Self::Cold,
         Self::AgentRestart,
+        Self::ProbeRss,
+        Self::ProbeCpu,
     ];
 
     /// A figure that depends on the number of pods.
@@ -85,6 +89,8 @@ impl Kind {
             Self::AtOnce => ("at-once", "pods at once, all running", "s", 2),
             Self::Cold => ("cold", "cold start to pods running", "s", 2),
             Self::AgentRestart => ("agent-restart", "restarts by an agent's restart", "", 0),
+            Self::ProbeRss => ("probe-rss", "RSS with ten probes a pod", "MiB", 1),
+            Self::ProbeCpu => ("probe-cpu", "CPU of a core for ten probes a pod, each second", "%", 2),
         };
         Facts { key, title, unit, digits }
     }
@@ -129,7 +135,7 @@ impl Figure {
             },
             Kind::IdleCpu => 0.05,
             Kind::ContainerdCpu => 0.3,
-            Kind::Wakeups => return None,
+            Kind::Wakeups | Kind::ProbeRss | Kind::ProbeCpu => return None,
             Kind::StartCpu => 0.15,
             Kind::FirstHealthy | Kind::Healthy => 0.1,
             Kind::Start => 0.6,

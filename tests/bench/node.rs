@@ -145,6 +145,32 @@ impl Node {
         )
     }
 
+    /// The manifest of a measured pod with ten probes of one second: five containers are asked over TCP whether they
+    /// live, and over HTTP whether they are ready.
+    pub(crate) fn probed_manifest(&self, name: &str) -> String {
+        let probes = "    livenessProbe: {tcpSocket: {port: 8080}, periodSeconds: 1, failureThreshold: 100}\n    \
+                      readinessProbe: {httpGet: {port: 8080, path: /passwd}, periodSeconds: 1}\n";
+        let other = |name: &str, command: &str| {
+            format!("  - name: {name}\n    image: {BUSYBOX}\n    command: [{command}]\n{probes}")
+        };
+        let idle = "sleep, '100000'";
+        let others = [("web", "httpd, -f, -p, '8080', -h, /etc"), ("a", idle), ("b", idle), ("c", idle)];
+        let others: String = others.iter().map(|(name, command)| other(name, command)).collect();
+        self.manifest(name, 0).replacen("  volumes:", &format!("{probes}{others}  volumes:"), 1)
+    }
+
+    /// How many pods say that they are ready.
+    pub(crate) fn count_ready(&self) -> usize {
+        let is_ready = |pod: &serde_json::Value| {
+            let conditions = pod["status"]["conditions"].as_array();
+            conditions
+                .is_some_and(|all| all.iter().any(|one| one["type"] == "Ready" && one["status"] == "True"))
+        };
+        let pods = self.rig.pods();
+        let pods = pods.as_ref().and_then(|pods| pods["items"].as_array());
+        pods.map_or(0, |pods| pods.iter().filter(|pod| is_ready(pod)).count())
+    }
+
     /// Gives the agent a pod, or a new edition of it.
     pub(crate) fn write(&self, name: &str, edition: usize) {
         self.rig.write_manifest(&format!("{name}.yaml"), &self.manifest(name, edition));

@@ -6,11 +6,14 @@ use crate::contestant::Contestant;
 use crate::figures::{Figure, Kind, Samples};
 use crate::node::{Node, names, now, pause};
 use crate::process::{cost, cpu_seconds};
-use crate::rig::Agent;
+use crate::rig::{Agent, wait_until};
 use crate::settings::Settings;
 
 /// After the last process started, an agent still has something to write down.
 const AFTERMATH: Duration = Duration::from_secs(3);
+
+/// How long hundreds of containers may take until they are ready, on a slow machine.
+const PROBES_PATIENCE: Duration = Duration::from_secs(600);
 
 /// One measurement of one contestant.
 pub(crate) struct Run<'a> {
@@ -100,6 +103,27 @@ impl Run<'_> {
             rest(&node, &agent, AFTERMATH * 2)?;
             self.add(Kind::AgentRestart.with(count), (started(&node) - before) as f64);
         }
+        Ok(())
+    }
+
+    /// Pods that are probed all the time.
+    pub(crate) fn probes(&mut self, count: usize) -> Result<(), String> {
+        let node = Node::new(&format!("{}-probes", self.contestant.name));
+        let agent = node.start(self.contestant);
+        node.wait_healthy()?;
+        for name in names(count) {
+            node.rig.write_manifest(&format!("{name}.yaml"), &node.probed_manifest(&name));
+        }
+        if !wait_until(PROBES_PATIENCE, || node.count_ready() == count) {
+            return Err(format!("{} of {count} pods are ready", node.count_ready()));
+        }
+        let (pid, _) = rest(&node, &agent, self.settings.settle)?;
+        let ([before], begin) = (cpu_seconds(&node.stamp(), [pid]), now());
+        pause(self.settings.idle);
+        let ([after], took) = (cpu_seconds(&node.stamp(), [pid]), now() - begin);
+        self.add(Kind::ProbeCpu.with(count), (after - before) / took * 100.0);
+        let cost = cost(pid).ok_or("the agent has ended")?;
+        self.add(Kind::ProbeRss.with(count), cost.rss_kib as f64 / 1024.0);
         Ok(())
     }
 
