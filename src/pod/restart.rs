@@ -61,6 +61,11 @@ pub fn after_exit(spec: &PodSpec, container: &Container, code: i32) -> AfterExit
     }
 }
 
+/// A rule of the container may restart all of its pod.
+pub fn may_restart_all(container: &Container) -> bool {
+    container.restart_policy_rules.iter().flatten().any(|rule| rule.action == "RestartAllContainers")
+}
+
 /// A container whose sandbox died under it is started again in the next one, unless neither its own policy nor its pod's
 /// wants that. Its exit code is then of our making, and says nothing.
 pub fn outlives_sandbox(spec: &PodSpec, container: &Container) -> bool {

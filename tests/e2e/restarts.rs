@@ -129,6 +129,13 @@ fn a_rule_restarts_all_containers_in_the_same_sandbox() {
     );
     rig.write_manifest("all.yaml", &text);
     let agent = rig.start_agent(&[]);
+    let restarting = || {
+        let pod = rig.pod("all-node1").unwrap_or_default();
+        let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let found = conditions.into_iter().find(|one| one["type"] == "AllContainersRestarting");
+        found.map(|found| found["status"] == "True")
+    };
+    rig.wait("the condition to hold", || restarting() == Some(true));
     rig.wait("the second round", || lines(&rig, "order").len() == 5);
     assert_eq!(
         lines(&rig, "order"),
@@ -145,6 +152,7 @@ fn a_rule_restarts_all_containers_in_the_same_sandbox() {
     settle(&rig, "marker");
     rig.assert_untouched(&before);
     wait_phase(&rig, "all-node1", "Running");
+    assert_eq!(restarting(), Some(false));
 }
 
 #[test]

@@ -13,6 +13,7 @@ use super::container::{Kind, last_end};
 use super::{Specified, time};
 use crate::observed::Sandbox;
 use crate::pod::Pod;
+use crate::pod::restart::{AfterExit, after_exit, may_restart_all};
 
 /// What the conditions are made from.
 pub(super) struct Facts<'a> {
@@ -33,16 +34,19 @@ pub(super) struct Facts<'a> {
 /// All conditions, in kubelet's order.
 pub(super) fn conditions(facts: &Facts<'_>) -> Vec<PodCondition> {
     let containers_ready = containers_ready(facts);
-    [
+    let all = [
         ("PodReadyToStartContainers", ready_to_start(facts)),
         ("Initialized", initialized(facts)),
         ("Ready", ready(facts, containers_ready.clone())),
         ("ContainersReady", containers_ready),
-        ("PodScheduled", Judged { verdict: Verdict::Holds { why: None }, since: Since::Event(facts.start) }),
-    ]
-    .into_iter()
-    .map(|(kind, judged)| condition(kind, judged, facts))
-    .collect()
+        ("PodScheduled", holds(None, None, facts.start)),
+    ];
+    let restarting = all_restarting(facts).map(|judged| ("AllContainersRestarting", judged));
+    all.into_iter().chain(restarting).map(|(kind, judged)| condition(kind, judged, facts)).collect()
+}
+
+fn holds(why: Option<&'static str>, message: Option<String>, since: Timestamp) -> Judged {
+    Judged { verdict: Verdict::Holds { why, message }, since: Since::Event(since) }
 }
 
 /// Whether a condition holds, and the time of what made it so.
@@ -63,13 +67,13 @@ enum Since {
 
 #[derive(Clone)]
 enum Verdict {
-    Holds { why: Option<&'static str> },
+    Holds { why: Option<&'static str>, message: Option<String> },
     Fails { why: Option<&'static str>, message: Option<String> },
 }
 
 fn condition(kind: &str, judged: Judged, facts: &Facts<'_>) -> PodCondition {
     let (status, reason, message) = match judged.verdict {
-        Verdict::Holds { why } => ("True", why, None),
+        Verdict::Holds { why, message } => ("True", why, message),
         Verdict::Fails { why, message } => ("False", why, message),
     };
     let shown = facts.previous.and_then(|p| p.conditions.as_ref());
@@ -98,10 +102,7 @@ fn ready_to_start(facts: &Facts<'_>) -> Judged {
     let fails =
         |since| Judged { verdict: Verdict::Fails { why: None, message: None }, since: Since::Event(since) };
     match facts.sandbox {
-        Some(sandbox) if sandbox.ready => {
-            let since = Since::Event(sandbox.created_at);
-            Judged { verdict: Verdict::Holds { why: None }, since }
-        }
+        Some(sandbox) if sandbox.ready => holds(None, None, sandbox.created_at),
         None => fails(facts.start),
         // A sandbox does not tell when it ended; its containers did so before.
         Some(_) => {
@@ -125,9 +126,9 @@ fn initialized(facts: &Facts<'_>) -> Judged {
     let has_begun =
         facts.main.iter().any(|(_, status)| runs_since(status).is_some() || last_end(status).is_some());
     let verdict = if facts.phase == "Succeeded" {
-        Verdict::Holds { why: Some("PodCompleted") }
+        Verdict::Holds { why: Some("PodCompleted"), message: None }
     } else if incomplete.is_empty() || has_begun {
-        Verdict::Holds { why: None }
+        Verdict::Holds { why: None, message: None }
     } else {
         let message = format!("containers with incomplete status: [{}]", incomplete.join(" "));
         Verdict::Fails { why: Some("ContainersNotInitialized"), message: Some(message) }
@@ -179,11 +180,42 @@ fn containers_ready(facts: &Facts<'_>) -> Judged {
         let is_probed = |c: &ContainerSpec| c.readiness_probe.is_some() || c.startup_probe.is_some();
         let probed = facts.init.iter().chain(facts.main).any(|(spec, _)| is_probed(spec));
         let since = if probed { Since::Noticed { not_before: began } } else { Since::Event(began) };
-        Judged { verdict: Verdict::Holds { why: None }, since }
+        Judged { verdict: Verdict::Holds { why: None, message: None }, since }
     } else {
         let message = format!("containers with unready status: [{}]", unready.join(" "));
         fails("ContainersNotReady", Some(message))
     }
+}
+
+/// Whether a rule restarts all containers just now; none for a pod without such a rule.
+fn all_restarting(facts: &Facts<'_>) -> Option<Judged> {
+    let all = || facts.init.iter().chain(facts.main);
+    if !all().any(|(spec, _)| may_restart_all(spec)) {
+        return None;
+    }
+    let fails = |why| Verdict::Fails { why, message: None };
+    let verdict = match facts.phase {
+        "Succeeded" => fails(Some("PodCompleted")),
+        "Failed" => fails(Some("PodFailed")),
+        _ => {
+            let cause = all().find_map(|(spec, status)| {
+                let ended = last_end(status).filter(|_| runs_since(status).is_none())?;
+                let follows = after_exit(&facts.pod.spec, spec, ended.exit_code);
+                (follows == AfterExit::RestartsAll).then_some(ended)
+            });
+            match cause {
+                Some(ended) => {
+                    let message = "container exited with restart policy rule".to_owned();
+                    let since = finished_at(ended).unwrap_or(facts.now);
+                    return Some(holds(Some("RestartAllContainersStarted"), Some(message), since));
+                }
+                None => fails(None),
+            }
+        }
+    };
+    // When it began to be over is not told by anybody.
+    let ends = all().filter_map(|(_, status)| runs_since(status)).max();
+    Some(Judged { verdict, since: Since::Event(ends.unwrap_or(facts.start)) })
 }
 
 /// Since when a pod is not ready: never was, if one of its containers never ran; else since the first one ended.

@@ -185,3 +185,39 @@ fn a_sandbox_that_cannot_be_made_is_told_on_the_pod() {
         pod_status(&pod, &Observed::default(), &Plan::default(), &Verdicts::default(), None, &[], at(200));
     assert_eq!((fine.reason, fine.message), (None, None));
 }
+
+#[test]
+fn while_a_rule_restarts_all_containers_a_condition_says_so() {
+    let started = "RestartAllContainersStarted";
+    // The policy, the action of the rule, what became of the container, and the condition.
+    let rows = [
+        ("Always", "Restart", container("main", 0, exited(42)), None),
+        ("Always", "RestartAllContainers", container("main", 0, runs_since(110)), Some((false, "", 110))),
+        (
+            "Always",
+            "RestartAllContainers",
+            container("main", 0, ran(110, 120, 42)),
+            Some((true, started, 120)),
+        ),
+        ("Always", "RestartAllContainers", container("main", 0, ran(110, 120, 1)), Some((false, "", 100))),
+        (
+            "Never",
+            "RestartAllContainers",
+            container("main", 0, ran(110, 120, 1)),
+            Some((false, "PodFailed", 100)),
+        ),
+        (
+            "Never",
+            "RestartAllContainers",
+            container("main", 0, ran(110, 120, 0)),
+            Some((false, "PodCompleted", 100)),
+        ),
+    ];
+    for (policy, action, found, expect) in rows {
+        let mut pod = pod_with("p", "u", policy, &["main"]);
+        pod.spec.containers[0].restart_policy_rules = super::phase::rule(action).map(|rule| vec![rule]);
+        let shown = conditions_of(&status(&pod, vec![found.clone()], &[]));
+        let expect = expect.map(|(holds, why, since)| (holds, why.to_owned(), since));
+        assert_eq!(shown.get("AllContainersRestarting"), expect.as_ref(), "{policy}, {action}, {found:?}");
+    }
+}

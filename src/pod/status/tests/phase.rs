@@ -4,12 +4,14 @@ use k8s_openapi::api::core::v1::{ContainerRestartRule, ContainerRestartRuleOnExi
 
 use super::*;
 
+/// What to do after exit code 42.
+pub(super) fn rule(action: &str) -> Option<ContainerRestartRule> {
+    let exit_codes = ContainerRestartRuleOnExitCodes { operator: "In".into(), values: Some(vec![42]) };
+    Some(ContainerRestartRule { action: action.into(), exit_codes: Some(exit_codes) })
+}
+
 #[test]
 fn a_pod_is_over_when_none_of_its_containers_restarts() {
-    let rule = |action: &str| {
-        let exit_codes = ContainerRestartRuleOnExitCodes { operator: "In".into(), values: Some(vec![42]) };
-        Some(ContainerRestartRule { action: action.into(), exit_codes: Some(exit_codes) })
-    };
     // The pod's policy, a's own policy and rule; the exit codes of a and b; the phase.
     let rows = [
         ("Never", "Always", None, [0, 0], "Running"),
