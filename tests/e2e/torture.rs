@@ -4,6 +4,7 @@
 
 mod leftovers;
 mod recorder;
+mod runtime_log;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant, SystemTime};
@@ -225,19 +226,26 @@ impl Ends {
         }
     }
 
-    /// Every start of a version has a cause: it was written, or what was started before has ended.
+    /// Every start of a version has a cause: it was written, or what was started before was ended by the test, or
+    /// containerd cut its start short.
     fn assert_causes(&self, manifests: &Manifests<'_>, pods: &[&str]) {
-        let mut causes = self.blamed.clone();
-        for cut in self.cut_short.values() {
-            *causes.entry(cut.clone()).or_default() += 1;
-        }
+        let cut_short = runtime_log::cut_short(manifests.rig);
         for pod in pods {
             for container in ["init", "side", "main"] {
+                let mut in_vain = Vec::new();
                 for (version, starts) in manifests.recorder.starts(pod, container) {
                     let key = ((*pod).to_owned(), container.to_owned(), version);
-                    let most = manifests.written[&version] + causes.get(&key).copied().unwrap_or_default();
-                    assert!(starts <= most, "{key:?} started {starts} times, {most} have a cause");
+                    let causes =
+                        manifests.written[&version] + self.blamed.get(&key).copied().unwrap_or_default();
+                    in_vain.extend(std::iter::repeat_n(version, starts.saturating_sub(causes)));
                 }
+                let cut =
+                    cut_short.get(&((*pod).to_owned(), container.to_owned())).copied().unwrap_or_default();
+                assert!(
+                    in_vain.len() <= cut,
+                    "{container} of {pod} was started anew without a cause, in versions {in_vain:?}; {cut} starts were \
+                     cut short"
+                );
             }
         }
     }
