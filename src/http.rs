@@ -132,8 +132,11 @@ impl Client {
             let Some(next) = redirects.next(&hop.url, response.status, location, followed)? else {
                 return Ok(response);
             };
-            if !next.has_origin_of(&hop.url) {
+            if location.is_some_and(|location| location.contains("://")) {
+                // Who names a server means that one.
                 hop.headers.remove(HOST);
+            }
+            if !next.has_origin_of(&hop.url) {
                 hop.secrets = HeaderMap::new();
                 hop.tls = hop.tls.without_identity();
             }
@@ -142,26 +145,50 @@ impl Client {
         }
     }
 
-    async fn get_once(&self, request: &Request) -> Result<Response, HttpError> {
-        let config = match request.url.scheme {
-            Scheme::Http => None,
-            Scheme::Https => {
-                let (configs, tls) = (self.configs.clone(), request.tls.clone());
-                let load = async { Ok(smol::unblock(move || configs.get(&tls)).await?) };
+    /// Opens a connection, and closes it.
+    ///
+    /// # Errors
+    /// When there is none in time.
+    pub async fn reach(&self, host: &str, port: u16, deadline: Duration) -> Result<(), HttpError> {
+        let host = host.to_owned();
+        self.on_reactor(deadline, async move { connect(&host, port).await.map(drop) }).await
+    }
+
+    /// Does something on the reactor, for so long at most.
+    async fn on_reactor<T: Send + 'static>(
+        &self,
+        deadline: Duration,
+        work: impl Future<Output = Result<T, HttpError>> + Send + 'static,
+    ) -> Result<T, HttpError> {
+        let work = async move {
+            timeout(deadline, work).await.unwrap_or(Err(HttpError::Deadline { after: deadline }))
+        };
+        GivenUp(self.handle.spawn(work)).await
+    }
+
+    /// The settings of TLS. Those that read files do so where it may block.
+    async fn config(&self, request: &Request) -> Result<Option<Arc<ClientConfig>>, HttpError> {
+        match (request.url.scheme, &request.tls) {
+            (Scheme::Http, _) => Ok(None),
+            (Scheme::Https, Tls::Unverified) => Ok(Some(self.configs.get(&Tls::Unverified)?)),
+            (Scheme::Https, tls) => {
+                let (configs, tls) = (self.configs.clone(), tls.clone());
+                let load = async { Ok(Some(smol::unblock(move || configs.get(&tls)).await?)) };
                 let late = async {
                     smol::Timer::after(request.deadline).await;
                     Err(HttpError::Deadline { after: request.deadline })
                 };
-                Some(future::or(load, late).await?)
+                future::or(load, late).await
             }
-        };
-        let (deadline, hop) = (request.deadline, request.clone());
-        let work = async move {
-            let exchanged = timeout(deadline, exchange(&hop, config)).await;
-            exchanged.unwrap_or(Err(HttpError::Deadline { after: deadline }))
-        };
-        let answered = GivenUp(self.handle.spawn(work)).await;
-        if matches!(answered, Err(HttpError::Handshake { .. })) {
+        }
+    }
+
+    async fn get_once(&self, request: &Request) -> Result<Response, HttpError> {
+        let begun = Instant::now();
+        let config = self.config(request).await?;
+        let (left, hop) = (request.deadline.saturating_sub(begun.elapsed()), request.clone());
+        let answered = self.on_reactor(left, async move { exchange(&hop, config).await }).await;
+        if matches!(answered, Err(HttpError::Handshake { .. })) && request.tls != Tls::Unverified {
             self.configs.forget(&request.tls);
         }
         answered
@@ -169,10 +196,10 @@ impl Client {
 }
 
 /// A task of the reactor that ends when nobody waits for it any more.
-struct GivenUp(JoinHandle<Result<Response, HttpError>>);
+struct GivenUp<T>(JoinHandle<Result<T, HttpError>>);
 
-impl Future for GivenUp {
-    type Output = Result<Response, HttpError>;
+impl<T> Future for GivenUp<T> {
+    type Output = Result<T, HttpError>;
 
     fn poll(
         mut self: std::pin::Pin<&mut Self>,
@@ -183,7 +210,7 @@ impl Future for GivenUp {
     }
 }
 
-impl Drop for GivenUp {
+impl<T> Drop for GivenUp<T> {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -191,7 +218,7 @@ impl Drop for GivenUp {
 
 async fn exchange(request: &Request, config: Option<Arc<ClientConfig>>) -> Result<Response, HttpError> {
     let host = &request.url.host;
-    let stream = connect(&request.url).await?;
+    let stream = connect(host, request.url.port).await?;
     let Some(config) = config else { return ask(request, stream, BodyEnd::Guessed).await };
     let handshake = |source| HttpError::Handshake { host: host.clone(), source };
     let name = ServerName::try_from(host.clone()).map_err(|error| handshake(io::Error::other(error)))?;
@@ -201,9 +228,9 @@ async fn exchange(request: &Request, config: Option<Arc<ClientConfig>>) -> Resul
 }
 
 /// Tries the host's addresses, one after the other.
-async fn connect(url: &Url) -> Result<TcpStream, HttpError> {
-    let resolve = |source| HttpError::Resolve { host: url.host.clone(), source };
-    let addresses: Vec<_> = lookup_host((url.host.as_str(), url.port)).await.map_err(resolve)?.collect();
+async fn connect(host: &str, port: u16) -> Result<TcpStream, HttpError> {
+    let resolve = |source| HttpError::Resolve { host: host.to_owned(), source };
+    let addresses: Vec<_> = lookup_host((host, port)).await.map_err(resolve)?.collect();
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for (index, address) in addresses.iter().enumerate() {
         let is_last = index + 1 == addresses.len();
@@ -220,7 +247,7 @@ async fn connect(url: &Url) -> Result<TcpStream, HttpError> {
             Err(error) => last = error,
         }
     }
-    Err(HttpError::Connect { host: url.host.clone(), source: last })
+    Err(HttpError::Connect { host: host.to_owned(), source: last })
 }
 
 /// One request and its answer; a body that only ends with its connection counts as `unframed`.

@@ -34,7 +34,7 @@ use crate::record::Record;
 use stop::{Quiet, Stopping};
 
 pub use deadline::Activity;
-pub use ending::{Ask, Endings, Signalling, StopContainer, Why};
+pub use ending::{Ask, Endings, Role, Signalling, StopContainer, Why};
 pub use pull::{PullFailure, PullPermit, PullRecord};
 
 /// The newest whole wish for a pod name.

@@ -23,9 +23,9 @@ use crate::metrics::ProbeSeries;
 use crate::pod::{PodName, PodUid};
 use crate::runtime::Runtime;
 use crate::sync_loop::Event;
-use schedule::{Job, Moment, News, ProbeResult, Ran, Report, Schedule};
+use schedule::{Job, Moment, News, ProbeResult, Ran, Report, Roster, Schedule};
 use target::{Target, Verdicts};
-use threshold::Change;
+use threshold::{Change, Outcome};
 
 /// The probes of the node. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -52,12 +52,14 @@ impl Prober {
 
     /// These are the probes of a pod's instance from now on; returns what they have found so far.
     pub fn watch(&self, pod: &PodName, uid: &PodUid, targets: Vec<Target>) -> Verdicts {
-        let verdicts = {
+        let (roster, verdicts) = {
             let mut schedule = self.schedule();
-            schedule.watch(pod, uid, targets, self.moment(), fastrand::f64);
-            schedule.verdicts(pod)
+            let roster = schedule.watch(pod, uid, targets, self.moment(), fastrand::f64);
+            (roster, schedule.verdicts(pod))
         };
-        self.0.runtime.metrics.keep_probes(pod, Some(uid));
+        if roster == Roster::Changed {
+            self.0.runtime.metrics.keep_probes(pod, Some(uid));
+        }
         self.ring();
         verdicts
     }
@@ -98,7 +100,7 @@ impl Prober {
 
     async fn run_one(&self, job: Job) {
         let (begun, runtime) = (Instant::now(), &self.0.runtime);
-        let ran = runtime.run_check(&job.key.id, &job.spec.check, &job.host, job.spec.timeout).await;
+        let ran = runtime.run_check(&job.key.id, &job.spec.check, &job.place, job.spec.timeout).await;
         self.tell(&job, ran, begun.elapsed()).await;
         self.ring();
     }
@@ -112,21 +114,27 @@ impl Prober {
         let series =
             ProbeSeries { pod: pod.clone(), uid: job.uid.clone(), container: container.clone(), kind };
         self.0.runtime.metrics.observe_probe(series, result, took);
-        let said = match result {
-            ProbeResult::Success => None,
-            ProbeResult::Warning => Some(("ProbeWarning", "warning")),
-            ProbeResult::Failure => Some(("Unhealthy", "failed")),
-            ProbeResult::Unknown => Some(("Unhealthy", "errored")),
+        let (event, reason, word) = match result {
+            ProbeResult::Success => (EventType::Normal, "Healthy", "succeeded"),
+            ProbeResult::Warning => (EventType::Warning, "ProbeWarning", "warning"),
+            ProbeResult::Failure => (EventType::Warning, "Unhealthy", "failed"),
+            ProbeResult::Unknown => (EventType::Warning, "Unhealthy", "errored"),
         };
-        if let Some((reason, word)) = said.filter(|_| noted.news == News::Yes) {
+        // That all is well from the beginning is no news.
+        let is_news =
+            noted.news == News::Changed || noted.news == News::First && result != ProbeResult::Success;
+        if is_news {
             let message = format!("{kind} probe {word}: {output}");
             let events = &self.0.runtime.events;
-            events.record(EventType::Warning, (pod, &job.uid), container, reason, &message);
+            events.record(event, (pod, &job.uid), container, reason, message.trim_end_matches(": "));
         }
         if let Change::Verdict(verdict) = noted.verdict {
             info!(%pod, container, probe = kind, ?verdict, "verdict of a probe");
-            // The loop ends with the agent: then nobody is left to tell.
-            let _ = self.0.events.send(Event::Probe(pod.clone())).await;
+            // That a container lives changes nothing.
+            if (job.key.kind, verdict) != (threshold::Kind::Liveness, Outcome::Success) {
+                // The loop ends with the agent: then nobody is left to tell.
+                let _ = self.0.events.send(Event::Probe(pod.clone())).await;
+            }
         }
     }
 

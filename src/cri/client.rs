@@ -301,9 +301,10 @@ impl CriClient {
         limit: Duration,
     ) -> Result<ExecSyncResponse, CriError> {
         let mut client = self.runtime.clone();
-        // The runtime counts in whole seconds, and takes 0 for no limit.
         let limit = limit.min(LONGEST);
-        let timeout = i64::try_from(limit.as_secs().saturating_add(1)).unwrap_or(i64::MAX);
+        // The runtime counts in whole seconds, and takes 0 for no limit.
+        let whole = limit.as_secs() + u64::from(limit.subsec_nanos() > 0);
+        let timeout = i64::try_from(whole.max(1)).unwrap_or(i64::MAX);
         let request = ExecSyncRequest { container_id: id.0.clone(), cmd: command, timeout };
         let deadline = self.timeouts.request.saturating_add(limit);
         self.call(

@@ -69,15 +69,30 @@ pub enum Why {
         probe: Kind,
         /// What becomes of its container.
         policy: RestartPolicy,
+        /// What its container is.
+        role: Role,
     },
+}
+
+/// What a container that is probed is in its pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// One of the containers.
+    Main,
+    /// An init container that runs on.
+    Sidecar,
 }
 
 impl Why {
     /// What there is to say about a container of this name: kubelet's words.
     pub fn message(self, container: &str) -> Option<String> {
-        let Why::Unhealthy { probe, policy } = self else { return None };
-        let then = if policy == RestartPolicy::Never { "" } else { ", will be restarted" };
-        Some(format!("Container {container} failed {} probe{then}", probe.as_str().to_ascii_lowercase()))
+        let Why::Unhealthy { probe, policy, role } = self else { return None };
+        let (who, then) = match (role, policy) {
+            (Role::Sidecar, _) => ("Init container", ""),
+            (Role::Main, RestartPolicy::Never) => ("Container", ""),
+            (Role::Main, _) => ("Container", ", will be restarted"),
+        };
+        Some(format!("{who} {container} failed {} probe{then}", probe.as_str().to_ascii_lowercase()))
     }
 }
 
@@ -258,7 +273,8 @@ impl<'a> Stop<'a> {
         grace: Option<i64>,
     ) -> Self {
         let own = Self::own(container);
-        Self { grace: grace.unwrap_or(own.grace), why: Why::Unhealthy { probe, policy }, ..own }
+        let role = if container.sidecar.is_some() { Role::Sidecar } else { Role::Main };
+        Self { grace: grace.unwrap_or(own.grace), why: Why::Unhealthy { probe, policy, role }, ..own }
     }
 }
 

@@ -8,6 +8,7 @@ use super::containers::{Judge, Need, Needs};
 use crate::observed::{Container, ContainerState};
 use crate::pod::restart::{AfterExit, RestartPolicy, after_exit};
 use crate::pod::{ContainerRef, is_sidecar};
+use crate::probe::threshold::Kind;
 
 /// Notes what the init containers need, up to the one that holds the others back.
 pub(super) fn plan_init<'a>(judge: &Judge<'a>, needs: &mut Needs<'a>) -> Init {
@@ -61,8 +62,9 @@ pub(super) fn plan_init<'a>(judge: &Judge<'a>, needs: &mut Needs<'a>) -> Init {
             | Need::Replace
             | Need::Starting
             | Need::Fail(_)
-            | Need::NotStarted
-            | Need::Unhealthy { .. } => !initialised,
+            | Need::NotStarted => !initialised,
+            // One that has started holds nobody back, whether it lives or not.
+            Need::Unhealthy { probe, .. } => *probe == Kind::Startup && !initialised,
         };
         needs.note(ContainerRef::Init(place), &spec.name, found, need);
         if holds_back {

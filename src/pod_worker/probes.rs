@@ -6,8 +6,7 @@ use super::Worker;
 use crate::observed::Observed;
 use crate::plan::Want;
 use crate::pod::status::pod_ips;
-use crate::probe::target::{Course, Scene, Verdicts, targets};
-use crate::runtime::hooks::LOOPBACK;
+use crate::probe::target::{Course, Place, Scene, Verdicts, targets};
 
 impl Worker {
     /// Tells the prober, and reads what it knows.
@@ -16,15 +15,23 @@ impl Worker {
         let starting: BTreeSet<_> = self.start_hooks.keys().cloned().collect();
         let node_ips = self.context.runtime.node_ips.get();
         let sandbox = observed.newest_sandbox(&pod.uid);
-        let ips = pod_ips(pod, sandbox, &node_ips);
+        let address = pod_ips(pod, sandbox, &node_ips).into_iter().next();
+        let place = match address {
+            _ if pod.spec.host_network == Some(true) => Place::Node,
+            Some(address) => Place::Address(address),
+            None => Place::Nowhere,
+        };
+        let ids = observed.containers.iter().map(|container| &container.id);
+        let ending: BTreeSet<_> = ids.filter(|id| self.endings.has_begun(id)).cloned().collect();
         let ends = *want == Want::Stop || sandbox.is_some_and(|s| self.record.ended.contains(&s.id));
         let targets = targets(&Scene {
             pod,
             observed,
             previous: self.status.as_deref(),
             starting: &starting,
+            ending: &ending,
             course: if ends { Course::Ends } else { Course::Lives },
-            host: ips.first().map_or(LOOPBACK, String::as_str),
+            place: &place,
         });
         self.context.prober.watch(&self.name, &pod.uid, targets)
     }

@@ -81,9 +81,9 @@ impl Check {
     fn of(probe: &Probe, container: &Container) -> Self {
         let ports = container.ports.as_deref().unwrap_or_default();
         if let Some(exec) = &probe.exec {
-            // Variables with a value of their own, as written: kubelet knows no others here.
+            // As written, as kubelet does: what comes from elsewhere has no value here.
             let value = |name: &str| {
-                let mut env = container.env.iter().flatten().filter(|v| v.value_from.is_none());
+                let mut env = container.env.iter().flatten();
                 env.rfind(|v| v.name == name).map(|v| v.value.as_deref().unwrap_or_default())
             };
             return Self::Exec(exec.command.iter().flatten().map(|word| expand(word, value)).collect());
@@ -134,7 +134,7 @@ mod tests {
         let cases = [
             (
                 json!({"exec": {"command": ["a", "$(A) $(IP) $$(A)"]}}),
-                Check::Exec(vec!["a".into(), "$(B) $(IP) $(A)".into()]),
+                Check::Exec(vec!["a".into(), "$(B)  $(A)".into()]),
             ),
             (json!({"tcpSocket": {"port": "web", "host": ""}}), tcp(None, 8080)),
             (json!({"tcpSocket": {"port": 81, "host": "db"}}), tcp(Some("db"), 81)),

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::check::Spec;
-use super::target::{Pace, Target, Verdicts};
+use super::target::{Pace, Place, Target, Verdicts};
 use super::threshold::{Change, Kind, Outcome, Tally};
 use crate::pod::{ContainerId, PodName, PodUid};
 
@@ -41,7 +41,7 @@ pub struct Job {
     /// What to do.
     pub spec: Arc<Spec>,
     /// Where the pod is reached.
-    pub host: String,
+    pub place: Place,
 }
 
 /// What one run came to.
@@ -77,6 +77,15 @@ impl ProbeResult {
     }
 }
 
+/// Whether the probes of a pod are those that they were.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Roster {
+    /// They are.
+    Same,
+    /// There are others, or fewer.
+    Changed,
+}
+
 /// What a run means to others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Noted {
@@ -91,8 +100,10 @@ pub struct Noted {
 pub enum News {
     /// The last one was the same.
     No,
-    /// It is the first one, or the last one was another.
-    Yes,
+    /// It is the first one.
+    First,
+    /// The last one was another.
+    Changed,
 }
 
 /// What is known of one probe, for whoever asks.
@@ -154,7 +165,7 @@ struct Entry {
     uid: PodUid,
     container: String,
     spec: Arc<Spec>,
-    host: String,
+    place: Place,
     pace: Pace,
     tally: Tally,
     /// It is not run before this time.
@@ -184,9 +195,10 @@ impl Schedule {
         targets: Vec<Target>,
         at: Moment,
         mut chance: impl FnMut() -> f64,
-    ) {
+    ) -> Roster {
+        let known = self.keys_of(pod).len();
         let mut gone: BTreeSet<_> = self.keys_of(pod).into_iter().collect();
-        for Target { id, container, kind, spec, host, known, pace } in targets {
+        for Target { id, container, kind, spec, place, known, pace } in targets {
             let key = Arc::new(Key { pod: pod.clone(), id, kind });
             gone.remove(&key);
             let began = self.began;
@@ -194,20 +206,22 @@ impl Schedule {
                 uid: uid.clone(),
                 container,
                 spec: spec.clone(),
-                host: String::new(),
+                place: Place::Nowhere,
                 pace: Pace::Held,
                 tally: Tally::knowing(known),
                 earliest: None,
                 stage: Stage::Idle,
                 last: None,
             });
-            (entry.spec, entry.host, entry.pace) = (spec, host, pace);
+            (entry.spec, entry.place, entry.pace) = (spec, place, pace);
             if let (None, Pace::Runs { started_at }) = (entry.earliest, pace) {
                 entry.earliest = Some(first_due(&entry.spec, started_at, began, at, &mut chance));
             }
         }
+        let kept = known - gone.len();
         self.remove(gone);
         self.arrange(pod, at.uptime);
+        if self.keys_of(pod).len() == kept && kept == known { Roster::Same } else { Roster::Changed }
     }
 
     /// The pod has no probes any more.
@@ -225,7 +239,7 @@ impl Schedule {
             let Some(entry) = self.probes.get_mut(&key) else { continue };
             entry.stage = Stage::Running { since: due };
             let (uid, container) = (entry.uid.clone(), entry.container.clone());
-            jobs.push(Job { uid, container, spec: entry.spec.clone(), host: entry.host.clone(), key });
+            jobs.push(Job { uid, container, spec: entry.spec.clone(), place: entry.place.clone(), key });
         }
         jobs
     }
@@ -240,16 +254,19 @@ impl Schedule {
         let entry = self.probes.get_mut(key)?;
         let Stage::Running { since } = entry.stage else { return None };
         entry.stage = Stage::Idle;
-        // A run that took longer than its period is followed by the next one at once.
-        entry.earliest = Some(since.saturating_add(entry.spec.period));
+        entry.earliest = Some(next_turn(since, entry.spec.period, at.uptime));
         let noted = (entry.pace != Pace::Held).then(|| {
-            let same = entry.last.as_ref().is_some_and(|last| last.result == ran.result);
+            let news = match &entry.last {
+                None => News::First,
+                Some(last) if last.result == ran.result => News::No,
+                Some(_) => News::Changed,
+            };
             let verdict = match ran.result.outcome() {
                 Some(outcome) => entry.tally.note(entry.spec.thresholds, outcome),
                 None => Change::None,
             };
             entry.last = Some(Last { result: ran.result, output: ran.output, at: at.now });
-            Noted { news: if same { News::No } else { News::Yes }, verdict }
+            Noted { news, verdict }
         });
         self.arrange(&key.pod, at.uptime);
         noted
@@ -315,6 +332,14 @@ impl Schedule {
     fn keys_of(&self, pod: &PodName) -> Vec<Arc<Key>> {
         self.of(pod).map(|(key, _)| key.clone()).collect()
     }
+}
+
+/// When a probe that was due at `since` is due again. What a run that took longer than its period has missed is left out,
+/// as kubelet does: probes that began at different moments stay apart, however long they hang.
+fn next_turn(since: Duration, period: Duration, now: Duration) -> Duration {
+    let missed = now.saturating_sub(since).as_nanos() / period.as_nanos().max(1);
+    let turns = u32::try_from(missed).unwrap_or(u32::MAX).saturating_add(1);
+    since.saturating_add(period.saturating_mul(turns))
 }
 
 /// When a probe is first run. The containers that an agent finds are met one by one, over the period of each probe.

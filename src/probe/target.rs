@@ -23,11 +23,22 @@ pub struct Target {
     /// What to do, and how often.
     pub spec: Arc<Spec>,
     /// Where the pod is reached.
-    pub host: String,
+    pub place: Place,
     /// The verdict that was last shown of this container, by an earlier agent too.
     pub known: Option<Outcome>,
     /// Whether it is to be run.
     pub pace: Pace,
+}
+
+/// Where a pod is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// Where the node is, whose address may change at any time.
+    Node,
+    /// At an address of its own.
+    Address(String),
+    /// It has none, or lost it with its sandbox.
+    Nowhere,
 }
 
 /// Whether a probe is to be run.
@@ -98,10 +109,12 @@ pub struct Scene<'a> {
     pub previous: Option<&'a PodStatus>,
     /// Containers that have not started before their hook is done.
     pub starting: &'a BTreeSet<ContainerId>,
+    /// Containers whose end has begun, whatever becomes of the pod.
+    pub ending: &'a BTreeSet<ContainerId>,
     /// Where it is in its life.
     pub course: Course,
     /// Where the pod is reached.
-    pub host: &'a str,
+    pub place: &'a Place,
 }
 
 /// The probes of a pod: those of the newest container of each name, sidecars included.
@@ -125,7 +138,7 @@ fn targets_of(scene: &Scene<'_>, spec: &ContainerSpec) -> Vec<Target> {
             container: spec.name.clone(),
             kind,
             spec: Arc::new(Spec::of(probe, spec)),
-            host: scene.host.to_owned(),
+            place: scene.place.clone(),
             known: shown.and_then(|shown| known(shown, kind)),
             pace: pace(scene, newest, kind),
         })
@@ -134,7 +147,8 @@ fn targets_of(scene: &Scene<'_>, spec: &ContainerSpec) -> Vec<Target> {
 }
 
 fn pace(scene: &Scene<'_>, container: &Container, kind: Kind) -> Pace {
-    let counts = scene.course == Course::Lives || kind == Kind::Readiness;
+    let lives = scene.course == Course::Lives && !scene.ending.contains(&container.id);
+    let counts = lives || kind == Kind::Readiness;
     match container.state {
         ContainerState::Running { started_at } if counts && !scene.starting.contains(&container.id) => {
             Pace::Runs { started_at }

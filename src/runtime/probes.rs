@@ -9,15 +9,18 @@ use std::time::Duration;
 
 use futures_lite::future;
 use smol::Timer;
-use smol::net::TcpStream;
 
+use super::hooks::LOOPBACK;
 use super::http_get::{REDIRECTS, authority, request};
 use super::{Runtime, chain};
+use crate::cri::ErrorClass;
+use crate::http::HttpError;
 use crate::pod::ContainerId;
 use crate::pod::hook::HttpGet;
 use crate::pod::termination_message::beginning;
 use crate::probe::check::Check;
 use crate::probe::schedule::{ProbeResult, Ran};
+use crate::probe::target::Place;
 
 /// Commands that run at the same time. A hundred that hang leave room for others.
 pub const EXEC_WIDTH: usize = 128;
@@ -25,51 +28,64 @@ pub const EXEC_WIDTH: usize = 128;
 const USER_AGENT: &str = "kube-probe/1.36";
 /// How much of an output is kept, in bytes.
 const MAX_OUTPUT: usize = 512;
-/// A closed connection is forgotten by the kernel after this long: kubelet's.
-const LINGER: Duration = Duration::from_secs(1);
+/// How long the runtime may take to start a command and to tell of its end.
+const EXEC_SLACK: Duration = Duration::from_secs(10);
 
 impl Runtime {
-    /// Runs what a probe does, for no longer than `timeout`; the pod is reached at `host`.
-    pub async fn run_check(&self, id: &ContainerId, check: &Check, host: &str, timeout: Duration) -> Ran {
-        match check {
-            Check::Exec(command) => self.exec_check(id, command, timeout).await,
-            Check::HttpGet(get) => self.http_check(get, host, timeout).await,
-            Check::TcpSocket { host: own, port } => {
-                tcp_check(own.as_deref().unwrap_or(host), *port, timeout).await
-            }
-            Check::Grpc { port, service } => {
-                let late = || failed(format!("timeout: health rpc did not complete within {timeout:?}"));
-                within(timeout, late, grpc::check(&self.reactor, host, *port, service)).await
-            }
-            Check::Invalid(reason) => ran(ProbeResult::Unknown, reason),
-        }
+    /// Runs what a probe does, for no longer than `timeout`; a command has some more for what the runtime takes itself.
+    pub async fn run_check(&self, id: &ContainerId, check: &Check, place: &Place, timeout: Duration) -> Ran {
+        let host = |own: Option<&String>| match (own, place) {
+            (Some(host), _) | (None, Place::Address(host)) => Ok(host.clone()),
+            (None, Place::Node) => Ok(self.node_ips.get().into_iter().next().unwrap_or(LOOPBACK.to_owned())),
+            (None, Place::Nowhere) => Err(ran(ProbeResult::Unknown, "the pod has no address")),
+        };
+        let asked = async {
+            Ok(match check {
+                Check::Exec(command) => self.exec_check(id, command, timeout).await,
+                Check::HttpGet(get) => self.http_check(get, &host(get.host.as_ref())?, timeout).await,
+                Check::TcpSocket { host: own, port } => {
+                    self.tcp_check(&host(own.as_ref())?, *port, timeout).await
+                }
+                Check::Grpc { port, service } => {
+                    let late = || failed(format!("timeout: health rpc did not complete within {timeout:?}"));
+                    let host = host(None)?;
+                    let ask = grpc::check(&self.reactor, &host, *port, service, timeout);
+                    within(timeout, late, ask).await
+                }
+                Check::Invalid(reason) => ran(ProbeResult::Unknown, reason),
+            })
+        };
+        asked.await.unwrap_or_else(|nobody: Ran| nobody)
     }
 
     async fn exec_check(&self, id: &ContainerId, command: &[String], timeout: Duration) -> Ran {
         // The deadline counts from when there is room.
         let _room = self.exec_probes.acquire().await;
         let _counted = self.metrics.exec_probe();
-        let late =
-            || failed(format!("command timed out: {:?} timed out after {timeout:?}", command.join(" ")));
+        // The runtime counts the command's time from when it has started it. What it takes itself is not the container's
+        // fault: a runtime that says nothing says nothing about the container.
+        let late = || ran(ProbeResult::Unknown, "the runtime does not answer");
         let run = async {
             match self.cri.exec_sync(id, command.to_vec(), timeout).await {
                 Ok(done) => {
                     let result =
                         if done.exit_code == 0 { ProbeResult::Success } else { ProbeResult::Failure };
-                    ran(result, &String::from_utf8_lossy(&[done.stdout, done.stderr].concat()))
+                    ran(result, &[printed(&done.stdout), printed(&done.stderr)].concat())
+                }
+                Err(error) if error.class == ErrorClass::Timeout => {
+                    failed(format!("command timed out: {:?} timed out after {timeout:?}", command.join(" ")))
                 }
                 // It is the runtime that failed.
                 Err(error) => ran(ProbeResult::Unknown, &chain(&error)),
             }
         };
-        within(timeout, late, run).await
+        within(timeout.saturating_add(EXEC_SLACK), late, run).await
     }
 
     async fn http_check(&self, get: &HttpGet, host: &str, timeout: Duration) -> Ran {
-        let host = get.host.as_deref().unwrap_or(host);
         let request = match request(get, host, USER_AGENT, timeout) {
             Ok(request) => request,
-            Err(error) => return ran(ProbeResult::Unknown, &error.to_string()),
+            Err(error) => return failed(error.to_string()),
         };
         match self.http.get(&request, &REDIRECTS).await {
             Ok(answer) => {
@@ -86,22 +102,23 @@ impl Runtime {
             Err(error) => failed(format!("Get \"{}\": {}", request.url, chain(&error))),
         }
     }
+
+    async fn tcp_check(&self, host: &str, port: u16, timeout: Duration) -> Ran {
+        let place = authority(host, port);
+        match self.http.reach(host, port, timeout).await {
+            Ok(()) => ran(ProbeResult::Success, ""),
+            Err(HttpError::Deadline { .. }) => failed(format!("dial tcp {place}: i/o timeout")),
+            Err(HttpError::Connect { source, .. } | HttpError::Resolve { source, .. }) => {
+                failed(format!("dial tcp {place}: {source}"))
+            }
+            Err(error) => failed(format!("dial tcp {place}: {}", chain(&error))),
+        }
+    }
 }
 
-async fn tcp_check(host: &str, port: u16, timeout: Duration) -> Ran {
-    let place = authority(host, port);
-    let late = || failed(format!("dial tcp {place}: i/o timeout"));
-    let run = async {
-        match TcpStream::connect((host, port)).await {
-            Ok(stream) => {
-                // The connection is of use without it too.
-                let _ = rustix::net::sockopt::set_socket_linger(&stream, Some(LINGER));
-                ran(ProbeResult::Success, "")
-            }
-            Err(error) => failed(format!("dial tcp {place}: {error}")),
-        }
-    };
-    within(timeout, late, run).await
+/// The beginning of what a command printed; it may have printed megabytes.
+fn printed(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_OUTPUT)]).into_owned()
 }
 
 async fn within(timeout: Duration, late: impl FnOnce() -> Ran, run: impl Future<Output = Ran>) -> Ran {

@@ -68,8 +68,8 @@ fn the_reason_is_told_in_kubelets_words() {
         assert_eq!(stops[0].why.message("main").as_deref(), Some(expect));
     }
     assert_eq!(Why::NotWanted.message("main"), None);
-    let never = Why::Unhealthy { probe: Kind::Startup, policy: RestartPolicy::Never };
-    assert_eq!(never.message("main").as_deref(), Some("Container main failed startup probe"));
+    let sidecar = Why::Unhealthy { probe: Kind::Startup, policy: RestartPolicy::Always, role: Role::Sidecar };
+    assert_eq!(sidecar.message("proxy").as_deref(), Some("Init container proxy failed startup probe"));
 }
 
 #[test]
@@ -109,6 +109,13 @@ fn a_sidecar_has_started_when_its_startup_probe_has_succeeded() {
     assert_eq!((words(&waiting), waiting.init), (vec![], Init::Pending));
     let started = plan(&pod, vec![proxy()], &verdict(Some(Outcome::Success)));
     assert_eq!((words(&started), started.init), (vec!["start 0 #0 in u-s0 after 0".into()], Init::Passed));
+    // Whether it lives counts only for itself.
+    let found = [
+        ("u-proxy-0", Kind::Startup, Some(Outcome::Success)),
+        ("u-proxy-0", Kind::Liveness, Some(Outcome::Failure)),
+    ];
+    let dead = plan(&pod, vec![proxy()], &found);
+    assert_eq!(words(&dead), ["stop u-proxy-0@7", "start 0 #0 in u-s0 after 0"]);
     let stuck = plan(&pod, vec![proxy()], &verdict(Some(Outcome::Failure)));
     assert_eq!((words(&stuck), stuck.init), (vec!["stop u-proxy-0@7".into()], Init::Pending));
     // One that is restarted later holds up nobody.

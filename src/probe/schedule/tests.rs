@@ -30,7 +30,7 @@ fn target(id: &str, kind: Kind, started: i64, delay: u64) -> Target {
         container: "main".into(),
         kind,
         spec: Arc::new(spec),
-        host: "10.0.0.1".into(),
+        place: Place::Address("10.0.0.1".into()),
         known: None,
         pace: Pace::Runs { started_at: Timestamp::from_second(BEGAN + started).unwrap() },
     }
@@ -91,9 +91,12 @@ fn a_probe_keeps_its_pace_and_never_runs_twice_at_once() {
     assert_eq!(next(&schedule), Some(30), "from the beginning of one to that of the next");
     let (_, keys) = due(&mut schedule, 30);
     end(&mut schedule, &keys[0], ProbeResult::Success, 45);
-    assert_eq!(next(&schedule), Some(45), "one that took too long is followed at once");
+    assert_eq!(next(&schedule), Some(50), "what was missed is left out, and the pace stays");
     // An end that is told twice counts once.
     assert_eq!(end(&mut schedule, &keys[0], ProbeResult::Failure, 46), None);
+    let (_, keys) = due(&mut schedule, 50);
+    end(&mut schedule, &keys[0], ProbeResult::Success, 60);
+    assert_eq!(next(&schedule), Some(70), "one that took all of its period has missed the next turn");
 }
 
 #[test]
@@ -109,7 +112,7 @@ fn startup_gates_the_others_and_is_not_asked_again() {
     let (words, keys) = due(&mut schedule, 30);
     assert_eq!(words, ["c:Startup"]);
     let noted = end(&mut schedule, &keys[0], ProbeResult::Warning, 31).unwrap();
-    assert_eq!(noted, Noted { news: News::Yes, verdict: Change::Verdict(Outcome::Success) });
+    assert_eq!(noted, Noted { news: News::Changed, verdict: Change::Verdict(Outcome::Success) });
     let (words, keys) = due(&mut schedule, 31);
     assert_eq!(words, ["c:Readiness", "c:Liveness"], "at once");
     end(&mut schedule, &keys[0], ProbeResult::Success, 31);
@@ -142,7 +145,7 @@ fn what_could_not_be_run_says_nothing() {
     for second in [20, 30, 40, 50] {
         let (_, keys) = due(&mut schedule, second);
         let noted = end(&mut schedule, &keys[0], ProbeResult::Unknown, second).unwrap();
-        let news = if second == 20 { News::Yes } else { News::No };
+        let news = if second == 20 { News::First } else { News::No };
         assert_eq!(noted, Noted { news, verdict: Change::None });
     }
     assert_eq!(schedule.verdicts(&pod("p")).failed(&"c".into()), None);
@@ -189,4 +192,41 @@ fn a_hundred_that_hang_leave_the_others_their_time() {
     assert_eq!(due(&mut schedule, 20).0.len(), 100);
     watch(&mut schedule, "well", vec![target("well", Kind::Liveness, 20, 1)], 20);
     assert_eq!((next(&schedule), due(&mut schedule, 21).0), (Some(21), vec!["well:Liveness".to_owned()]));
+}
+
+#[test]
+fn probes_that_hang_for_long_stay_apart() {
+    let mut schedule = schedule();
+    let mut running = Vec::new();
+    for second in 20..30_u32 {
+        let name = format!("p{second}");
+        watch(&mut schedule, &name, vec![target(&name, Kind::Liveness, i64::from(second), 0)], second.into());
+        running.extend(due(&mut schedule, second.into()).1);
+    }
+    // All of them end when the network comes back.
+    for key in &running {
+        end(&mut schedule, key, ProbeResult::Failure, 45);
+    }
+    let turns: Vec<_> = (45..60).map(|second| due(&mut schedule, second).0.len()).collect();
+    assert!(turns.iter().all(|due| *due <= 1), "{turns:?}");
+    assert_eq!(turns.iter().sum::<usize>(), 10);
+}
+
+#[test]
+fn whether_there_are_other_probes_is_told() {
+    let mut schedule = schedule();
+    let mut told = |ids: &[&str]| {
+        let targets = ids.iter().map(|id| target(id, Kind::Liveness, 20, 0)).collect();
+        schedule.watch(&pod("p"), &PodUid::from("u"), targets, moment(20), || 0.5)
+    };
+    for (ids, expect) in [
+        (&[][..], Roster::Same),
+        (&["a"], Roster::Changed),
+        (&["a"], Roster::Same),
+        (&["a", "b"], Roster::Changed),
+        (&["b", "c"], Roster::Changed),
+        (&["c"], Roster::Changed),
+    ] {
+        assert_eq!(told(ids), expect, "{ids:?}");
+    }
 }

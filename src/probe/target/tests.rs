@@ -67,10 +67,20 @@ fn found(
     observed: &Observed,
     previous: Option<&PodStatus>,
     starting: &[&str],
+    ending: &[&str],
     course: Course,
 ) -> Vec<String> {
-    let starting = starting.iter().map(|id| ContainerId::from(*id)).collect();
-    let scene = Scene { pod: &pod(), observed, previous, starting: &starting, course, host: "10.0.0.1" };
+    let ids = |ids: &[&str]| ids.iter().map(|id| ContainerId::from(*id)).collect::<BTreeSet<_>>();
+    let (starting, ending) = (ids(starting), ids(ending));
+    let scene = Scene {
+        pod: &pod(),
+        observed,
+        previous,
+        starting: &starting,
+        ending: &ending,
+        course,
+        place: &Place::Node,
+    };
     let word = |target: Target| {
         let held = if target.pace == Pace::Held { "!" } else { "" };
         let known = target.known.map(|known| format!(" {known:?}")).unwrap_or_default();
@@ -88,24 +98,31 @@ fn the_newest_container_of_each_name_is_probed() {
     let main = || vec![container("main", 0, running())];
     let ended = || vec![container("main", 0, exited())];
     let twice = || vec![container("main", 0, running()), container("main", 1, running())];
-    for (name, containers, starting, course, expect) in [
-        ("nothing runs", vec![], &[][..], Course::Lives, vec![]),
-        ("one runs", main(), &[], Course::Lives, all("main-0", none)),
-        ("its hook runs", main(), &["main-0"], Course::Lives, all("main-0", held)),
-        ("it ends", main(), &[], Course::Ends, all("main-0", only_readiness)),
-        ("it has ended", ended(), &[], Course::Lives, all("main-0", held)),
-        ("it was restarted", twice(), &[], Course::Lives, all("main-1", none)),
+    for (name, containers, starting, ending, course, expect) in [
+        ("nothing runs", vec![], &[][..], &[][..], Course::Lives, vec![]),
+        ("one runs", main(), &[], &[], Course::Lives, all("main-0", none)),
+        ("its hook runs", main(), &["main-0"], &[], Course::Lives, all("main-0", held)),
+        ("its pod ends", main(), &[], &[], Course::Ends, all("main-0", only_readiness)),
+        ("it ends alone", main(), &[], &["main-0"], Course::Lives, all("main-0", only_readiness)),
+        ("another ends", main(), &[], &["other"], Course::Lives, all("main-0", none)),
+        ("it has ended", ended(), &[], &[], Course::Lives, all("main-0", held)),
+        ("it was restarted", twice(), &[], &[], Course::Lives, all("main-1", none)),
         (
             "a sidecar, no init container",
             vec![container("proxy", 0, running()), container("init", 0, running())],
+            &[],
             &[],
             Course::Lives,
             all("proxy-0", none),
         ),
     ] {
-        assert_eq!(found(&observed("u", containers), None, starting, course), expect, "{name}");
+        assert_eq!(found(&observed("u", containers), None, starting, ending, course), expect, "{name}");
     }
-    assert_eq!(found(&observed("other", main()), None, &[], Course::Lives), [""; 0], "of another version");
+    assert_eq!(
+        found(&observed("other", main()), None, &[], &[], Course::Lives),
+        [""; 0],
+        "of another version"
+    );
 }
 
 #[test]
@@ -134,6 +151,6 @@ fn what_was_shown_of_the_same_container_is_known() {
         ("its hook ran", status("main-0", "waiting", false, false), none),
         ("another", status("main-1", "running", true, true), none),
     ] {
-        assert_eq!(found(&observed, Some(&previous), &[], Course::Lives), expect, "{name}");
+        assert_eq!(found(&observed, Some(&previous), &[], &[], Course::Lives), expect, "{name}");
     }
 }

@@ -1,5 +1,7 @@
 //! Asks the standard health service, in plain text, over a connection of its own.
 
+use std::time::Duration;
+
 use tonic::Code;
 use tonic::transport::Endpoint;
 
@@ -12,15 +14,16 @@ use crate::cri::proto::health::health_client::HealthClient;
 /// An answer has a few bytes; a larger one is none.
 const MAX_ANSWER: usize = 4 << 10;
 
-/// Asks a server for the health of a service of its. The caller bounds the time.
-pub(super) async fn check(reactor: &Reactor, host: &str, port: u16, service: &str) -> Ran {
+/// Asks a server for the health of a service of its. The caller bounds the time of the whole.
+pub(super) async fn check(reactor: &Reactor, host: &str, port: u16, service: &str, timeout: Duration) -> Ran {
     let place = authority(host, port);
     let refused = |error: &dyn std::error::Error| {
         failed(format!("error: failed to connect service at {place:?}: {}", chain(error)))
     };
     let endpoint = Endpoint::from_shared(format!("http://{place}"));
     let endpoint = match endpoint.and_then(|endpoint| endpoint.user_agent(USER_AGENT)) {
-        Ok(endpoint) => endpoint,
+        // A connection that is being made does not notice that nobody waits for it any more.
+        Ok(endpoint) => endpoint.connect_timeout(timeout),
         Err(error) => return refused(&error),
     };
     let channel = {
