@@ -137,6 +137,13 @@ fn serve(stream: impl Read + Write, seen: &Seen) -> io::Result<()> {
                 pause(TRICKLE);
             }
         }
+        "/drip" => loop {
+            for byte in good.trim_end().bytes() {
+                stream.write_all(&[byte])?;
+                stream.flush()?;
+                pause(TRICKLE);
+            }
+        },
         "/header" => {
             write!(stream, "{good}X-Long: ")?;
             for _ in 0..(10 << 10) {

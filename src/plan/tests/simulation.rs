@@ -9,12 +9,15 @@ use super::*;
 use crate::pod::hook::Hook;
 use crate::pod::is_sidecar;
 use crate::pod::restart::{AfterExit, after_exit};
+use crate::probe::threshold::{Kind, Outcome};
 use crate::record::Life;
 
 /// A runtime that does as it is told, and holds the rules that containerd holds; with what the worker remembers.
 struct Simulated {
     observed: Observed,
     record: Record,
+    /// What probes found of the containers that are there from the beginning.
+    probes: Verdicts,
     now: i64,
     endings: Endings,
     uptime: Duration,
@@ -34,7 +37,7 @@ impl Simulated {
             gate: &Gate::Open(Opened::InOrder),
             record: &self.record,
             start_hooks: &BTreeMap::new(),
-            probes: &Verdicts::default(),
+            probes: &self.probes,
             endings: &self.endings,
             activity: None,
             crash_loop: CRASH,
@@ -260,7 +263,10 @@ proptest! {
         ended in prop::collection::vec(any::<bool>(), 4),
         hooks_hang in any::<bool>(),
         exit_code in prop::sample::select(vec![0, 137]),
+        failed in prop::collection::vec(prop::sample::select(vec![None, None, Some(Kind::Liveness), Some(Kind::Startup)]), 8),
     ) {
+        let failed = observed.containers.iter().zip(failed).filter_map(|(c, kind)| Some((c.id.clone(), kind?)));
+        let probes = failed.map(|key| (key, Some(Outcome::Failure))).collect();
         let mut record = Record::default();
         if completed {
             record.note(&pod, Life::Completed, Arc::default());
@@ -268,7 +274,7 @@ proptest! {
         let marked = observed.sandboxes.iter().zip(ended).filter(|(_, ended)| *ended);
         record.ended = marked.map(|(sandbox, _)| sandbox.id.clone()).collect();
         let want = if stop { Want::Stop } else { Want::Run(Arc::new(pod.clone())) };
-        let mut world = Simulated { observed, record, now: 1_000, endings: Endings::default(), uptime: Duration::ZERO, hooks_hang, exit_code };
+        let mut world = Simulated { observed, record, probes, now: 1_000, endings: Endings::default(), uptime: Duration::ZERO, hooks_hang, exit_code };
         let mut rounds = 0;
         let outlook = loop {
             let plan = world.plan(&want);

@@ -151,6 +151,9 @@ fn initialized(facts: &Facts<'_>) -> Judged {
 /// Ready when the containers are, and all gates hold. Nobody but an API server's client can open a gate.
 fn ready(facts: &Facts<'_>, containers: Judged) -> Judged {
     let gates = facts.pod.spec.readiness_gates.iter().flatten();
+    // Those that the agent sets itself hold when the containers are ready.
+    let own = ["PodReadyToStartContainers", "Initialized", "ContainersReady", "PodScheduled"];
+    let gates = gates.filter(|gate| !own.contains(&gate.condition_type.as_str()));
     let shut: Vec<_> = gates
         .map(|gate| {
             format!("corresponding condition of pod readiness gate {:?} does not exist.", gate.condition_type)

@@ -64,11 +64,12 @@ fn hostile_endpoints_end_at_their_deadline_and_cost_no_memory() {
         ("silence", "HTTP", 8080, "/hang", "Failure", "no whole answer within 1s"),
         ("header", "HTTP", 8080, "/header", "Failure", "no whole answer"),
         ("early", "HTTP", 8080, "/early", "Failure", "no whole answer"),
+        ("drip", "HTTP", 8080, "/drip", "Failure", "no whole answer within 1s"),
         ("loop", "HTTP", 8080, "/loop", "Failure", "redirected in vain"),
         ("closed", "HTTP", 9, "/", "Failure", ""),
         ("stranger", "HTTPS", 8443, "/well", "Success", "hello"),
         ("packed-trickle", "HTTPS", 8443, "/trickle", "Failure", "no whole answer within 1s"),
-        ("nonsense", "HTTPS", 8444, "/well", "Failure", ""),
+        ("nonsense", "HTTPS", 8444, "/well", "Success", "hello"),
         ("plain", "HTTPS", 8080, "/well", "Failure", ""),
     ];
     let mut containers: Vec<_> = cases
@@ -76,8 +77,16 @@ fn hostile_endpoints_end_at_their_deadline_and_cost_no_memory() {
         .map(|(name, scheme, port, path, ..)| container(name, &[&http_get(scheme, *port, path)], IDLE))
         .collect();
     containers.push(container("echo", &[&http_get("HTTP", 8080, "/echo?a=b")], IDLE));
-    rig.write_manifest("pod.yaml", &server_pod(&rig, "pod", &[], &containers));
+    let loud = "readinessProbe: {exec: {command: [sh, -c, 'yes | head -c 8388608']}, periodSeconds: 1, timeoutSeconds: 5}";
+    containers.push(container("loud", &[loud], IDLE));
+    // As many pods without a hostile server cost this much.
+    let idle: Vec<_> =
+        containers.iter().enumerate().map(|(n, _)| container(&format!("c{n}"), &[], IDLE)).collect();
+    rig.write_manifest("idle.yaml", &pod(&rig, "idle", &[], &idle));
     let agent = rig.start_agent(&[]);
+    rig.wait("the pod that does nothing", || super::is_ready(&rig, "idle-node1"));
+    let before = agent.rss_kib();
+    rig.write_manifest("pod.yaml", &server_pod(&rig, "pod", &[], &containers));
     let address = wait_for_address(&rig, "pod-node1");
     for (name, scheme, port, path, result, output) in cases {
         // What fails on the way names the URL; what the server says does not.
@@ -91,15 +100,103 @@ fn hostile_endpoints_end_at_their_deadline_and_cost_no_memory() {
     for line in ["User-Agent: kube-probe/1.36", "Accept: */*", "X-Who: me", "Host: web.example"] {
         assert!(echo.lines().any(|sent| sent.eq_ignore_ascii_case(line)), "{line} in {echo}");
     }
-    let before = agent.rss_kib();
+    wait_for_result(&rig, "loud", "Success", "y\ny\n");
     let count = || probe(&rig, "endless", "Readiness")["inARow"].as_i64().unwrap_or_default();
     let so_far = count();
     rig.wait("ten more rounds", || count() >= so_far + 10);
     let after = agent.rss_kib();
-    assert!(after < before + 4096, "from {before} to {after} KiB");
+    println!("from {before} to {after} KiB");
+    assert!(after < before + 8192, "from {before} to {after} KiB");
 }
 
-/// Fifty containers with two probes each that hang, and one that is well: it is asked every second all the same.
+/// What nobody checks may be anything that TLS can speak with.
+#[test]
+fn certificates_that_are_merely_odd_are_no_failures() {
+    let rig = Rig::new();
+    let dir = shared(&rig);
+    let odd = [
+        ("v1", 9001, "genrsa -out {}.key 2048"),
+        ("p521", 9002, "ecparam -name secp521r1 -genkey -noout -out {}.key"),
+        ("short", 9003, "genrsa -out {}.key 1024"),
+    ];
+    let mut containers = Vec::new();
+    for (name, port, make) in odd {
+        let at = dir.join(name).display().to_string();
+        let make = make.replace("{}", &at);
+        rig.output("openssl", &make.split(' ').collect::<Vec<_>>());
+        // Signed by its own key from a request, without extensions: version 1 of X.509.
+        let request = format!("req -new -subj /CN={name} -key {at}.key -out {at}.csr");
+        rig.output("openssl", &request.split(' ').collect::<Vec<_>>());
+        let sign = format!("x509 -req -days 1 -in {at}.csr -signkey {at}.key -out {at}.pem");
+        rig.output("openssl", &sign.split(' ').collect::<Vec<_>>());
+        let serve = format!(
+            "/usr/bin/openssl s_server -quiet -www -accept {port} -cipher DEFAULT@SECLEVEL=0 -key /shared/{name}.key \
+             -cert /shared/{name}.pem"
+        );
+        let text = container(name, &[&http_get("HTTPS", port, "/")], &serve);
+        containers.push(text.replace("volumeMounts: [", "volumeMounts: [{name: usr, mountPath: /usr}, "));
+    }
+    rig.write_manifest("pod.yaml", &server_pod(&rig, "pod", &[], &containers));
+    let _agent = rig.start_agent(&[]);
+    for (name, ..) in odd {
+        wait_for_result(&rig, name, "Success", "");
+    }
+}
+
+#[test]
+fn a_network_that_swallows_everything_costs_no_sockets() {
+    let rig = Rig::new();
+    rig.output("iptables", &["-A", "INPUT", "-p", "tcp", "--dport", "7", "-j", "DROP"]);
+    let tcp = "readinessProbe: {tcpSocket: {port: 7}, periodSeconds: 1, failureThreshold: 1000}";
+    let containers = [
+        container("tcp", &[tcp], IDLE),
+        container("http", &[&http_get("HTTP", 7, "/")], IDLE),
+        container("https", &[&http_get("HTTPS", 7, "/")], IDLE),
+        container("grpc", &[&grpc(7, "good")], IDLE),
+    ];
+    rig.write_manifest("pod.yaml", &pod(&rig, "pod", &["hostNetwork: true"], &containers));
+    let _agent = rig.start_agent(&[]);
+    wait_for_result(&rig, "tcp", "Failure", "dial tcp 192.0.2.10:7: i/o timeout");
+    wait_for_result(&rig, "http", "Failure", "Get \"http://192.0.2.10:7/\": no whole answer within 1s");
+    wait_for_result(&rig, "https", "Failure", "Get \"https://192.0.2.10:7/\": no whole answer within 1s");
+    wait_for_result(&rig, "grpc", "Failure", "timeout: health rpc did not complete within 1s");
+    let open = || -> u32 {
+        let metrics = served(&rig, "/metrics").unwrap_or_default();
+        let count = metrics.lines().find_map(|line| line.strip_prefix("process_open_fds "));
+        count.and_then(|count| count.parse().ok()).expect("the number of open files")
+    };
+    let in_a_row = |name: &str| probe(&rig, name, "Readiness")["inARow"].as_i64().unwrap_or_default();
+    let (before, so_far) = (open(), in_a_row("grpc"));
+    rig.wait("ten more rounds", || in_a_row("grpc") >= so_far + 10);
+    let after = open();
+    // One connection may be under way for each.
+    assert!(after <= before + 4, "from {before} to {after} open files");
+}
+
+#[test]
+fn after_a_restart_of_the_agent_the_first_round_is_spread_out() {
+    let rig = Rig::new();
+    let closed = "readinessProbe: {tcpSocket: {port: 7}, periodSeconds: 4, failureThreshold: 1000}";
+    let containers: Vec<_> = (0..20).map(|n| container(&format!("c{n}"), &[closed], IDLE)).collect();
+    rig.write_manifest("pod.yaml", &pod(&rig, "pod", &["hostNetwork: true"], &containers));
+    let agent = rig.start_agent(&[]);
+    rig.wait_running("pod-node1", "c19");
+    agent.terminate();
+    let _agent = rig.start_agent(&[]);
+    let mut times: Vec<jiff::Timestamp> = Vec::new();
+    rig.wait("the first round", || {
+        let all = |n: u8| probe(&rig, &format!("c{n}"), "Readiness")["last"]["at"].as_str()?.parse().ok();
+        times = (0..20).filter_map(all).collect();
+        times.len() == 20
+    });
+    times.sort();
+    let spread = times[19].duration_since(times[0]).as_secs_f64();
+    // Twenty chances in four seconds; a round that is not spread out takes a moment.
+    assert!(spread > 1.0, "all within {spread} s");
+}
+
+/// Fifty containers with two probes each that hang, and one that is well, with the deadline that probes have by default:
+/// it is asked every second all the same, and never fails.
 fn well_beside_hanging(
     hang: impl Fn(&str) -> String,
     well: impl Fn(&str) -> String,
@@ -110,10 +207,12 @@ fn well_beside_hanging(
     rig.write_manifest("server.yaml", &server_pod(&rig, "server", &[], &[]));
     let _agent = rig.start_agent(&[]);
     let address = wait_for_address(&rig, "server-node1");
-    let every = |kind: &str, what: &str| {
-        format!("{kind}Probe: {{{what}, periodSeconds: 1, timeoutSeconds: 20, failureThreshold: 1000}}")
+    let every = |kind: &str, what: &str, timeout: u8| {
+        format!(
+            "{kind}Probe: {{{what}, periodSeconds: 1, timeoutSeconds: {timeout}, failureThreshold: 1000}}"
+        )
     };
-    let hang = [every("liveness", &hang(&address)), every("readiness", &hang(&address))];
+    let hang = [every("liveness", &hang(&address), 20), every("readiness", &hang(&address), 20)];
     for number in 0..5 {
         let name = format!("hangs{number}");
         let hangs = |place| container(&format!("c{place}"), &[&hang[0], &hang[1]], "exec sleep 1000");
@@ -121,7 +220,10 @@ fn well_beside_hanging(
         let spec = ["hostNetwork: true", "terminationGracePeriodSeconds: 1"];
         rig.write_manifest(&format!("{name}.yaml"), &pod(&rig, &name, &spec, &containers));
     }
-    let well = container("well", &[&every("readiness", &well(&address))], IDLE);
+    let well = every("readiness", &well(&address), 1);
+    // Others than its like do not wait for it either.
+    let other = every("liveness", &format!("tcpSocket: {{host: {address}, port: 8080}}"), 1);
+    let well = container("well", &[&well, &other], IDLE);
     rig.write_manifest("well.yaml", &pod(&rig, "well", &["hostNetwork: true"], &[well]));
     rig.wait("all of them to hang", || hanging(&rig, &address) >= 100);
     let so_far = gaps(&rig, &address).len();
@@ -130,8 +232,13 @@ fn well_beside_hanging(
     let mut gaps = gaps(&rig, &address).split_off(so_far);
     gaps.sort_unstable();
     println!("milliseconds between two runs: {gaps:?}");
-    // The machine of a test may be slow for a moment: the median tells.
-    assert!(gaps[gaps.len() / 2] < 1100, "{gaps:?}");
+    // The machine of a test may be slow for a moment.
+    assert!(gaps[gaps.len() * 8 / 10 - 1] < 1100 && gaps.last() < Some(&2_500), "{gaps:?}");
+    let metrics = served(&rig, "/metrics").expect("metrics");
+    let failed = |line: &&str| {
+        line.starts_with("prober_probe_total{container=\"well\"") && !line.contains("result=\"successful\"")
+    };
+    assert_eq!(metrics.lines().filter(failed).collect::<Vec<_>>(), [""; 0], "{gaps:?}");
 }
 
 #[test]

@@ -82,7 +82,7 @@ fn a_readiness_gate_keeps_the_pod_from_being_ready() {
     use Outcome::{Failure, Success};
     let mut pod = probed();
     let gate = |kind: &str| PodReadinessGate { condition_type: kind.into() };
-    pod.spec.readiness_gates = Some(vec![gate("example.com/a"), gate("example.com/b")]);
+    pod.spec.readiness_gates = Some(vec![gate("Initialized"), gate("example.com/a"), gate("example.com/b")]);
     let status = shown(&pod, Some(Success), Some(Success), None, 200);
     assert_eq!(condition(&status, "ContainersReady").0, "True");
     let (holds, reason, _) = condition(&status, "Ready");
