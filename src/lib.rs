@@ -86,7 +86,7 @@
 //! | `record.EventRecorder` | [`events::Recorder`] |
 //! | `statusManager`, `generateAPIPodStatus` | [`pod::status`], [`view`] |
 //! | `volumeManager` | [`volume`] |
-//! | `imageManager`, `imagePuller` | [`runtime::Runtime::ensure_image`]; what failed is in [`plan::PullFailure`] |
+//! | `imageManager`, `imagePuller` | [`runtime::Runtime::pull_image`], an errand of the worker; what failed is in [`plan::PullFailure`] |
 //! | `credentialprovider`, its plugins | [`image::keyring`], [`image::provider`] |
 //! | `flowcontrol.Backoff` | [`backoff`]; the count is an annotation of the container, and outlives the agent |
 //! | `HandlePodCleanups` | workers end their own pods; [`gc`] sweeps what a killed agent left on disk |

@@ -193,6 +193,8 @@ pub struct History {
     pub starts: BTreeMap<String, Failure>,
     /// Containers whose image could not be pulled, by name.
     pub pulls: BTreeMap<String, PullFailure>,
+    /// Containers whose image is being pulled, by name.
+    pub pulling: BTreeSet<String>,
 }
 
 /// Failures of one kind in a row.

@@ -2,8 +2,8 @@
 //!
 //! The mailbox holds one message, the newest whole wish; any message makes the worker look. A pass observes,
 //! plans and executes; after a failed step it observes and plans anew. At rest it waits for a message, for
-//! the moment that the plan named, or for the end of an errand: hooks and ends of containers go on beside it, so that
-//! it hears a newer wish at once.
+//! the moment that the plan named, or for the end of an errand: hooks, ends of containers and pulls go on beside it, so
+//! that it hears a newer wish at once.
 
 mod errands;
 mod mailbox;
@@ -70,6 +70,7 @@ pub async fn run_pod_worker(context: Context, name: PodName, inbox: Receiver<Wis
         errands: Errands::new(context.runtime.executor.clone()),
         endings: Endings::default(),
         start_hooks: BTreeMap::new(),
+        pulled: BTreeMap::new(),
         born: Instant::now(),
         context,
         name,
@@ -153,6 +154,8 @@ struct Worker {
     endings: Endings,
     /// How far postStart hooks are.
     start_hooks: BTreeMap<ContainerId, StartHook>,
+    /// Images that were pulled for containers to be, by container name.
+    pulled: BTreeMap<String, String>,
     /// Where its own clock begins.
     born: Instant,
 }
@@ -264,6 +267,7 @@ impl Worker {
             self.gate = None;
             self.since = Instant::now();
             self.activity = None;
+            self.forget_pulls();
             if let Want::Run(pod) = want {
                 self.shown = Some(pod.clone());
                 self.status = self.record.of(pod).map(|last| last.status.clone());

@@ -32,7 +32,7 @@ use crate::state::StateError;
 use crate::volume::VolumeError;
 
 pub use dirs::Dirs;
-pub use image::{Fallback, ImageError, Images, PullSettings};
+pub use image::{Fallback, Image, ImageError, Images, PullSettings};
 pub(crate) use logs::{make_dir, make_dir_exactly, on, remove_file, remove_tree};
 pub use node_ips::NodeIps;
 pub use observe::Cache;

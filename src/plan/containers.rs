@@ -34,6 +34,8 @@ pub(super) enum Need {
     Start { attempt: u32, crashes: u32 },
     /// It should be started, but not yet.
     Wait(Duration, Waiting),
+    /// It should be started once its image is there, which is being pulled. What failed before is shown meanwhile.
+    Pulling(Option<Waiting>),
     /// It runs, and is not what is wanted any more.
     Replace,
     /// It runs, and has not started before its hook is done.
@@ -81,6 +83,9 @@ impl<'a> Needs<'a> {
             Need::Wait(left, waiting) => {
                 self.wait(left);
                 self.waiting.insert(name.to_owned(), waiting);
+            }
+            Need::Pulling(waiting) => {
+                self.waiting.extend(waiting.map(|waiting| (name.to_owned(), waiting)));
             }
             Need::Start { attempt, crashes } => self.starts.push((which, found, attempt, crashes)),
             Need::Replace => self.ended.extend(found.first().map(|c| Stop::own(c))),
@@ -168,12 +173,15 @@ pub(super) fn plan_run(pod: &Pod, situation: &Situation<'_>, others: &[SandboxId
         passed = init::plan_init(&judge, &mut needs);
         finished = passed == Init::Failed;
         if passed == Init::Passed {
-            let mut starting = false;
+            let (mut starting, mut pulling) = (false, false);
             for (which, spec, found, need) in mains {
                 let need = judge.go_on(spec, need);
                 starting |= matches!(need, Need::Starting);
-                // The turn of those that follow comes when the hook is done.
-                if !(starting && matches!(need, Need::Start { .. })) {
+                pulling |= matches!(need, Need::Pulling(_));
+                // The turn of those that follow comes when the hook is done; the first turn of all, when the image is
+                // there too. To be restarted takes no turn.
+                let waits = starting || pulling && found.is_empty();
+                if !(waits && matches!(need, Need::Start { .. })) {
                     needs.note(which, &spec.name, found, need);
                 }
             }
@@ -362,6 +370,9 @@ impl Judge<'_> {
 
     /// Starts a container, unless earlier tries failed too recently.
     pub(super) fn start(&self, spec: &ContainerSpec, attempt: u32, crashes: u32) -> Need {
+        if self.history.pulling.contains(&spec.name) {
+            return Need::Pulling(self.history.waiting(&spec.name, self.now));
+        }
         let remaining = self.history.remaining(spec, self.now);
         match remaining.zip(self.history.waiting(&spec.name, self.now)) {
             Some((left, waiting)) => Need::Wait(left, waiting),

@@ -59,12 +59,13 @@ pub(super) fn plan_init<'a>(judge: &Judge<'a>, needs: &mut Needs<'a>) -> Init {
             Need::Nothing => !is_sidecar(spec),
             Need::Start { .. }
             | Need::Wait(..)
+            | Need::Pulling(_)
             | Need::Replace
             | Need::Starting
             | Need::Fail(_)
             | Need::NotStarted => !initialised,
-            // One that has started holds nobody back, whether it lives or not.
-            Need::Unhealthy { probe, .. } => *probe == Kind::Startup && !initialised,
+            // A sidecar that has started holds nobody back, whether it lives or not.
+            Need::Unhealthy { probe, .. } => (*probe == Kind::Startup || !is_sidecar(spec)) && !initialised,
         };
         needs.note(ContainerRef::Init(place), &spec.name, found, need);
         if holds_back {

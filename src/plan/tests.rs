@@ -6,6 +6,7 @@ mod gate;
 mod hooks;
 mod init;
 mod probes;
+mod pulling;
 mod restarts;
 mod simulation;
 mod wanted;
@@ -91,21 +92,50 @@ fn plan_with(
     record: &Record,
     now: Timestamp,
 ) -> Plan {
-    let (start_hooks, endings) = (BTreeMap::new(), Endings::default());
-    plan_pod(&Situation {
-        want,
-        observed,
-        history,
-        gate,
-        record,
-        start_hooks: &start_hooks,
-        probes: &Verdicts::default(),
-        endings: &endings,
-        activity: None,
-        crash_loop: CRASH,
-        now,
-        uptime: Duration::ZERO,
-    })
+    let calm = Calm::default();
+    plan_pod(&Situation { history, gate, record, now, ..calm.situation(want, observed) })
+}
+
+/// A past and surroundings in which nothing happened.
+struct Calm {
+    history: History,
+    gate: Gate,
+    record: Record,
+    start_hooks: BTreeMap<ContainerId, StartHook>,
+    probes: Verdicts,
+    endings: Endings,
+}
+
+impl Default for Calm {
+    fn default() -> Self {
+        Self {
+            history: History::default(),
+            gate: Gate::Open(Opened::InOrder),
+            record: Record::default(),
+            start_hooks: BTreeMap::new(),
+            probes: Verdicts::default(),
+            endings: Endings::default(),
+        }
+    }
+}
+
+impl Calm {
+    fn situation<'a>(&'a self, want: &'a Want, observed: &'a Observed) -> Situation<'a> {
+        Situation {
+            want,
+            observed,
+            history: &self.history,
+            gate: &self.gate,
+            record: &self.record,
+            start_hooks: &self.start_hooks,
+            probes: &self.probes,
+            endings: &self.endings,
+            activity: None,
+            crash_loop: CRASH,
+            now: at(100),
+            uptime: Duration::ZERO,
+        }
+    }
 }
 
 /// What is asked of a container, in short words.

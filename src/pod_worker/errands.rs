@@ -1,4 +1,5 @@
-//! What goes on for a worker while it listens: hooks, and containers that are being ended. One errand per container.
+//! What goes on for a worker while it listens: hooks, containers that are being ended, and pulls. One errand per
+//! container.
 //!
 //! An errand that another takes the place of, or that is given up, is dropped where it stands.
 
@@ -11,20 +12,31 @@ use futures_lite::future;
 use smol::{Executor, Task};
 
 use crate::pod::ContainerId;
-use crate::runtime::StepError;
+use crate::runtime::{ImageError, StepError};
 
 /// The errands of one worker.
 #[derive(Debug)]
 pub(super) struct Errands {
     executor: Arc<Executor<'static>>,
-    running: BTreeMap<ContainerId, Task<Outcome>>,
+    running: BTreeMap<Whose, Task<Outcome>>,
     /// Holds something when an errand has come to its end since it was last looked at.
     bell: (Sender<()>, Receiver<()>),
+}
+
+/// Whom an errand serves.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Whose {
+    /// A container that there is.
+    Made(ContainerId),
+    /// A container that there will be, by its name in the pod.
+    ToBe(String),
 }
 
 /// How an errand ended.
 #[derive(Debug)]
 pub(super) enum Outcome {
+    /// The image of a container to be.
+    Pulled(Result<String, ImageError>),
     /// A postStart hook; failed if there is a message.
     PostStart(Option<String>),
     /// A preStop hook; failed if there is a message.
@@ -39,7 +51,7 @@ impl Errands {
     }
 
     /// Begins an errand for a container, in place of the one before.
-    pub(super) fn begin(&mut self, id: ContainerId, errand: impl Future<Output = Outcome> + Send + 'static) {
+    pub(super) fn begin(&mut self, whose: Whose, errand: impl Future<Output = Outcome> + Send + 'static) {
         let bell = self.bell.0.clone();
         let task = self.executor.spawn(async move {
             let outcome = errand.await;
@@ -47,12 +59,12 @@ impl Errands {
             let _ = bell.try_send(());
             outcome
         });
-        self.running.insert(id, task);
+        self.running.insert(whose, task);
     }
 
-    /// Gives up the errands of containers that are not there to be served.
-    pub(super) fn retain(&mut self, lives: impl Fn(&ContainerId) -> bool) {
-        self.running.retain(|id, _| lives(id));
+    /// Gives up the errands of those that are not there to be served.
+    pub(super) fn retain(&mut self, serves: impl Fn(&Whose) -> bool) {
+        self.running.retain(|whose, _| serves(whose));
     }
 
     /// Waits until an errand has come to its end.
@@ -62,14 +74,14 @@ impl Errands {
     }
 
     /// Takes out what has come to its end.
-    pub(super) async fn harvest(&mut self) -> Vec<(ContainerId, Outcome)> {
+    pub(super) async fn harvest(&mut self) -> Vec<(Whose, Outcome)> {
         let _ = self.bell.1.try_recv();
         let mut outcomes = Vec::new();
-        for id in self.running.keys().cloned().collect::<Vec<_>>() {
-            let Some(task) = self.running.get_mut(&id) else { continue };
+        for whose in self.running.keys().cloned().collect::<Vec<_>>() {
+            let Some(task) = self.running.get_mut(&whose) else { continue };
             if let Some(outcome) = future::poll_once(task).await {
-                self.running.remove(&id);
-                outcomes.push((id, outcome));
+                self.running.remove(&whose);
+                outcomes.push((whose, outcome));
             }
         }
         outcomes

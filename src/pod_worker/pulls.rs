@@ -1,14 +1,20 @@
-//! What the worker remembers of failed pulls, also on disk: in the instance's directory, so that it goes with it.
+//! Pulls, which go on while the worker listens, and what it remembers of those that failed, also on disk: in the
+//! instance's directory, so that it goes with it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use tracing::warn;
 
-use super::Worker;
+use super::errands::{Outcome, Whose};
+use super::start::{error_code, kind_of};
+use super::{Next, Worker};
+use crate::metrics::ContainerType;
+use crate::observed::Sandbox;
 use crate::plan::{PullFailure, PullPermit, PullRecord, Waiting};
-use crate::pod::Pod;
-use crate::runtime::chain;
+use crate::pod::{ContainerRef, Pod};
+use crate::runtime::{ImageError, chain};
 use crate::state::{Durability, StateError, Store};
 
 impl Worker {
@@ -17,8 +23,79 @@ impl Worker {
         self.history.pulls.get(container).map_or(PullPermit::Pull, |failure| failure.permit(Timestamp::now()))
     }
 
+    /// Begins to pull the image of a container to be.
+    pub(super) fn begin_pull(
+        &mut self,
+        pod: &Arc<Pod>,
+        which: ContainerRef,
+        name: String,
+        sandbox: &Sandbox,
+    ) {
+        self.history.pulling.insert(name.clone());
+        let (runtime, pod, sandbox) = (self.context.runtime.clone(), pod.clone(), sandbox.clone());
+        self.errands.begin(Whose::ToBe(name), async move {
+            // A plan names containers of the pod that it was made for.
+            let Some(spec) = pod.container(which) else { return Outcome::Pulled(Err(ImageError::Absent)) };
+            Outcome::Pulled(runtime.pull_image(&pod, spec, &sandbox).await)
+        });
+    }
+
+    /// A pull has come to its end.
+    ///
+    /// # Errors
+    /// When the runtime is away.
+    pub(super) async fn pull_is_over(
+        &mut self,
+        name: String,
+        pulled: Result<String, ImageError>,
+    ) -> Result<(), Next> {
+        self.history.pulling.remove(&name);
+        match (pulled, self.shown.clone()) {
+            (Ok(image), _) => {
+                self.pulled.insert(name, image);
+                Ok(())
+            }
+            (Err(error), Some(pod)) => {
+                let which = pod.containers().find(|(_, spec)| spec.name == name).map(|(which, _)| which);
+                let Some(which) = which else { return Ok(()) };
+                self.image_failed(&pod, &name, kind_of(which), error).await
+            }
+            (Err(_), None) => Ok(()),
+        }
+    }
+
+    /// Gives up what is being pulled, and forgets what was.
+    pub(super) fn forget_pulls(&mut self) {
+        self.errands.retain(|whose| matches!(whose, Whose::Made(_)));
+        self.pulled.clear();
+    }
+
+    /// Notes why a container has no image. The others of the pod do not wait for it.
+    ///
+    /// # Errors
+    /// When the runtime is away.
+    pub(super) async fn image_failed(
+        &mut self,
+        pod: &Pod,
+        name: &str,
+        kind: ContainerType,
+        error: ImageError,
+    ) -> Result<(), Next> {
+        match error {
+            ImageError::Start(error) => return self.start_failed(name, kind, error),
+            ImageError::Absent => self.pull_waits(name),
+            ImageError::Pull(waiting) => {
+                self.context.runtime.metrics.container_start_failed(kind, error_code(&waiting.reason));
+                let spec = pod.containers().find(|(_, spec)| spec.name == name).map(|(_, spec)| spec);
+                let image = spec.and_then(|spec| spec.image.as_deref()).unwrap_or_default();
+                self.pull_failed(pod, name, image, waiting).await;
+            }
+        }
+        Ok(())
+    }
+
     /// A pull failed.
-    pub(super) async fn pull_failed(&mut self, pod: &Pod, container: &str, image: &str, waiting: Waiting) {
+    async fn pull_failed(&mut self, pod: &Pod, container: &str, image: &str, waiting: Waiting) {
         let earlier = self.history.pulls.get(container);
         if earlier.is_none_or(|failure| failure.waiting != waiting) {
             warn!(pod = %self.name, container, reason = waiting.reason, message = waiting.message, "cannot pull the image");
@@ -33,7 +110,7 @@ impl Worker {
     }
 
     /// The image was looked for in vain.
-    pub(super) fn pull_waits(&mut self, container: &str) {
+    fn pull_waits(&mut self, container: &str) {
         self.history.starts.remove(container);
         if let Some(failure) = self.history.pulls.get_mut(container) {
             failure.looked = Timestamp::now();

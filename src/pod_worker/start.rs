@@ -12,7 +12,7 @@ use crate::observed::Observed;
 use crate::plan::{Failure, StartContainer, Wish};
 use crate::pod::hook::Hook;
 use crate::pod::{ContainerRef, Pod};
-use crate::runtime::{ImageError, StartError};
+use crate::runtime::{Image, StartError};
 use crate::sync_loop::Report;
 
 impl Worker {
@@ -49,43 +49,41 @@ impl Worker {
         let runtime = self.context.runtime.clone();
         // A plan names containers of the pod that it was made for.
         let Some(spec) = pod.container(start.container) else { return Err(Next::Again) };
-        let kind = match start.container {
-            ContainerRef::Init(_) => ContainerType::InitContainer,
-            ContainerRef::Main(_) => ContainerType::Container,
-        };
+        let kind = kind_of(start.container);
         let name = spec.name.clone();
         let Some(sandbox) = observed.sandboxes.iter().find(|s| s.id == start.sandbox) else {
             return Err(Next::Again);
         };
-        let permit = self.pull_permit(&name);
+        let (pulled, permit) = (self.pulled.remove(&name), self.pull_permit(&name));
         let create = async {
-            Some(match runtime.ensure_image(pod, spec, sandbox, permit).await {
-                Ok(image) => Ok(runtime.create_container(pod, spec, start, sandbox, image).await),
+            let image = match pulled {
+                Some(image) => Ok(Image::Present(image)),
+                None => runtime.look_for_image(spec, permit).await,
+            };
+            Some(match image {
+                Ok(Image::Present(image)) => {
+                    Ok(Some(runtime.create_container(pod, spec, start, sandbox, image).await))
+                }
+                Ok(Image::ToBePulled) => Ok(None),
                 Err(error) => Err(error),
             })
         };
-        // A pull may take very long; a newer wish need not wait for it.
+        // The runtime may be slow; a newer wish need not wait for it.
         let interrupt = async {
             self.mailbox.other_than(wish).await;
             None
         };
         let Some(outcome) = future::or(create, interrupt).await else { return Err(Next::Again) };
         let created = match outcome {
-            Ok(created) => {
+            Ok(Some(created)) => {
                 self.pull_succeeded(pod, &name).await;
                 created
             }
-            Err(ImageError::Start(error)) => Err(error),
-            Err(ImageError::Absent) => {
-                self.pull_waits(&name);
-                return Ok(());
+            Ok(None) => {
+                self.begin_pull(pod, start.container, name, sandbox);
+                return Err(Next::Again);
             }
-            Err(ImageError::Pull(waiting)) => {
-                runtime.metrics.container_start_failed(kind, error_code(&waiting.reason));
-                self.pull_failed(pod, &name, spec.image.as_deref().unwrap_or_default(), waiting).await;
-                // The others of the pod do not wait for this one.
-                return Ok(());
-            }
+            Err(error) => return self.image_failed(pod, &name, kind, error).await,
         };
         let started = match created {
             Ok(id) => {
@@ -107,24 +105,46 @@ impl Worker {
                 }
                 Ok(())
             }
-            Err(StartError::Away(error)) => Err(self.set_back("start a container", &error.into())),
-            Err(StartError::Refused { backoff, waiting }) => {
-                let earlier = self.history.starts.get(&name);
+            Err(error) => self.start_failed(&name, kind, error),
+        }
+    }
+
+    /// Notes why a container was not started. The others of the pod do not wait for it.
+    ///
+    /// # Errors
+    /// When the runtime is away.
+    pub(super) fn start_failed(
+        &mut self,
+        name: &str,
+        kind: ContainerType,
+        error: StartError,
+    ) -> Result<(), Next> {
+        match error {
+            StartError::Away(error) => Err(self.set_back("start a container", &error.into())),
+            StartError::Refused { backoff, waiting } => {
+                let earlier = self.history.starts.get(name);
                 if earlier.is_none_or(|failure| failure.waiting != waiting) {
                     warn!(pod = %self.name, container = name, reason = waiting.reason, message = waiting.message, "cannot start the container");
                 }
-                runtime.metrics.container_start_failed(kind, error_code(&waiting.reason));
+                self.context.runtime.metrics.container_start_failed(kind, error_code(&waiting.reason));
                 let failure = Failure::after(earlier, Timestamp::now(), backoff, waiting);
-                self.history.starts.insert(name, failure);
-                // The others of the pod do not wait for this one.
+                self.history.starts.insert(name.to_owned(), failure);
                 Ok(())
             }
         }
     }
 }
 
+/// What the metrics call a container.
+pub(super) fn kind_of(container: ContainerRef) -> ContainerType {
+    match container {
+        ContainerRef::Init(_) => ContainerType::InitContainer,
+        ContainerRef::Main(_) => ContainerType::Container,
+    }
+}
+
 /// The value of the metric's label `code`: kubelet's reasons are a closed set.
-fn error_code(reason: &str) -> &'static str {
+pub(super) fn error_code(reason: &str) -> &'static str {
     match reason {
         "ErrImageNeverPull" => "ErrImageNeverPull",
         "ErrImagePull" => "ErrImagePull",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tracing::{info, warn};
 
-use super::errands::Outcome;
+use super::errands::{Outcome, Whose};
 use super::{Next, Worker};
 use crate::events::EventType;
 use crate::observed::{Container, ContainerState, Observed};
@@ -35,14 +35,14 @@ impl Worker {
                 Ask::Wait => continue,
                 Ask::PreStop { hook, pod_ip, within } => {
                     info!(pod = %self.name, container = stop.name, id = %id, "running the preStop hook");
-                    self.errands.begin(stop.id.clone(), async move {
+                    self.errands.begin(Whose::Made(stop.id.clone()), async move {
                         let done = runtime.run_hook(&id, &hook, pod_ip.as_deref(), within).await;
                         Outcome::PreStop(done.err().map(|error| chain(&error)))
                     });
                 }
                 Ask::End { grace, signal } => {
                     info!(pod = %self.name, container = stop.name, id = %id, grace, "stopping the container");
-                    self.errands.begin(stop.id.clone(), async move {
+                    self.errands.begin(Whose::Made(stop.id.clone()), async move {
                         Outcome::Ended(runtime.end_container(&id, grace, signal).await)
                     });
                 }
@@ -65,7 +65,7 @@ impl Worker {
     ) {
         self.start_hooks.insert(id.clone(), StartHook::Running);
         let (runtime, pod, container) = (self.context.runtime.clone(), pod.clone(), container.to_owned());
-        self.errands.begin(id.clone(), async move {
+        self.errands.begin(Whose::Made(id.clone()), async move {
             let done = runtime.run_hook(&id, &hook, pod_ip.as_deref(), POST_START_LIMIT).await;
             let failed =
                 done.err().map(|error| hook.failure(&container, &pod.name, &pod.uid, &chain(&error)));
@@ -76,12 +76,22 @@ impl Worker {
     /// Notes what has come to its end since the last pass.
     ///
     /// # Errors
-    /// When a container could not be ended.
+    /// When a container could not be ended, or the runtime is away.
     pub(super) async fn harvest(&mut self) -> Result<BTreeSet<ContainerId>, Next> {
         let mut ended = BTreeSet::new();
-        let mut failed = None;
-        for (id, outcome) in self.errands.harvest().await {
+        let (mut failed, mut away) = (None, None);
+        for (whose, outcome) in self.errands.harvest().await {
+            let (id, outcome) = match (whose, outcome) {
+                (Whose::ToBe(name), Outcome::Pulled(pulled)) => {
+                    away = self.pull_is_over(name, pulled).await.err().or(away);
+                    continue;
+                }
+                (Whose::Made(id), outcome) => (id, outcome),
+                // Nothing else is done for a container to be.
+                (Whose::ToBe(_), _) => continue,
+            };
             match outcome {
+                Outcome::Pulled(_) => {}
                 Outcome::PostStart(None) => {
                     self.start_hooks.remove(&id);
                 }
@@ -104,9 +114,10 @@ impl Worker {
                 }
             }
         }
-        match failed {
-            Some(error) => Err(self.set_back("stop a container", &error)),
-            None => Ok(ended),
+        match (failed, away) {
+            (Some(error), _) => Err(self.set_back("stop a container", &error)),
+            (None, Some(next)) => Err(next),
+            (None, None) => Ok(ended),
         }
     }
 
@@ -127,7 +138,10 @@ impl Worker {
             observed.containers.iter().any(|c| c.id == *id && state(c))
         };
         self.endings.retain(|id| is(id, Container::is_alive));
-        self.errands.retain(|id| is(id, Container::is_alive));
+        self.errands.retain(|whose| match whose {
+            Whose::Made(id) => is(id, Container::is_alive),
+            Whose::ToBe(_) => true,
+        });
         self.start_hooks.retain(|id, _| is(id, |c| matches!(c.state, ContainerState::Running { .. })));
         if ended.iter().any(|id| is(id, Container::is_alive)) {
             return Err(self.set_back("stop a container", &StepError::NoEffect));

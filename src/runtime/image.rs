@@ -114,6 +114,27 @@ struct Wanted<'a> {
     policy: Option<&'a str>,
 }
 
+impl<'a> Wanted<'a> {
+    fn of(container: &'a Container) -> Result<Self, StartError> {
+        let written = container.image.as_deref().unwrap_or_default();
+        let name = ImageName::parse(written).map_err(|error| StartError::Refused {
+            backoff: HOPELESS,
+            waiting: reason::invalid_name(written, &error),
+        })?;
+        let policy = container.image_pull_policy.as_deref();
+        Ok(Self { written, reference: name.with_default_tag(written), repository: name.repository, policy })
+    }
+}
+
+/// Where a container's image is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Image {
+    /// On the node, under this reference of the runtime.
+    Present(String),
+    /// In a registry, and it is time to pull it.
+    ToBePulled,
+}
+
 /// What to do about an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Choice {
@@ -140,49 +161,40 @@ fn choose(policy: Option<&str>, permit: PullPermit, present: bool) -> Choice {
 }
 
 impl Runtime {
-    /// The runtime's reference of a container's image, pulled if policy and permit say so.
+    /// Looks whether a container's image is there, or may be pulled. Pulls nothing.
+    ///
+    /// # Errors
+    /// When it is not there, and shall not be pulled.
+    pub async fn look_for_image(
+        &self,
+        container: &Container,
+        permit: PullPermit,
+    ) -> Result<Image, ImageError> {
+        let wanted = Wanted::of(container)?;
+        let found = self.find_image(wanted.policy, &wanted.reference).await?;
+        match (choose(wanted.policy, permit, found.is_some()), found) {
+            (Choice::Use, Some(found)) => Ok(Image::Present(found)),
+            (Choice::Wait, _) => Err(ImageError::Absent),
+            (Choice::Refuse, _) => {
+                let waiting = reason::never_pull(wanted.written);
+                Err(StartError::Refused { backoff: ABSENT, waiting }.into())
+            }
+            (Choice::Pull | Choice::Use, _) => Ok(Image::ToBePulled),
+        }
+    }
+
+    /// Waits for a turn and pulls a container's image, unless it comes meanwhile. Returns the runtime's reference.
     ///
     /// # Errors
     /// When there is none.
-    pub async fn ensure_image(
+    pub async fn pull_image(
         &self,
         pod: &Pod,
         container: &Container,
         sandbox: &Sandbox,
-        permit: PullPermit,
     ) -> Result<String, ImageError> {
-        let written = container.image.as_deref().unwrap_or_default();
-        let name = ImageName::parse(written).map_err(|error| StartError::Refused {
-            backoff: HOPELESS,
-            waiting: reason::invalid_name(written, &error),
-        })?;
-        let policy = container.image_pull_policy.as_deref();
-        let wanted = Wanted {
-            written,
-            reference: name.with_default_tag(written),
-            repository: name.repository,
-            policy,
-        };
-        let found = self.find_image(policy, &wanted.reference).await?;
-        match (choose(policy, permit, found.is_some()), found) {
-            (Choice::Use, Some(found)) => Ok(found),
-            (Choice::Wait, _) => Err(ImageError::Absent),
-            (Choice::Refuse, _) => {
-                let refused = StartError::Refused { backoff: ABSENT, waiting: reason::never_pull(written) };
-                Err(refused.into())
-            }
-            (Choice::Pull | Choice::Use, _) => self.pull_in_turn(pod, sandbox, &wanted).await,
-        }
-    }
-
-    /// Waits for a turn and pulls, unless the image comes meanwhile.
-    async fn pull_in_turn(
-        &self,
-        pod: &Pod,
-        sandbox: &Sandbox,
-        wanted: &Wanted<'_>,
-    ) -> Result<String, ImageError> {
-        let Wanted { written, reference, repository, policy } = wanted;
+        let wanted = Wanted::of(container)?;
+        let Wanted { written, reference, repository, policy } = &wanted;
         let own = self.images.same.take(reference).await;
         if own.waited
             && let Some(found) = self.find_image(*policy, reference).await?

@@ -309,3 +309,35 @@ fn a_pull_that_takes_too_long_has_failed() {
     let message = wait_for_reason(&rig, "slow", "ErrImagePull");
     assert_eq!(message, "rpc error: code = DeadlineExceeded desc = no answer within 2s");
 }
+
+#[test]
+fn while_an_image_is_pulled_its_neighbours_are_probed_and_restarted() {
+    let rig = Rig::new();
+    let registry = Registry::start(&rig, Access::Open);
+    registry.push("late:1");
+    let gate = Gate::closed(&rig);
+    let _agent = rig.start_agent(&[]);
+    let probed = "readinessProbe: {exec: {command: ['true']}, periodSeconds: 1}\n    ";
+    let text = manifest::script("pod", IDLE).replace("    command:", &format!("    {probed}command:"));
+    let late = format!("  - {{name: late, image: '{GATED}/late:1', command: [sleep, '1000']}}\n");
+    rig.write_manifest("pod.yaml", &(text + &late));
+    assert!(gate.is_asked_for(1, Duration::from_secs(30)), "{}", rig.report());
+    let status_of = |name: &str| {
+        let pod = rig.pod("pod-node1").unwrap_or_default();
+        let all = pod["status"]["containerStatuses"].as_array().cloned().unwrap_or_default();
+        all.into_iter().find(|one| one["name"] == name).unwrap_or_default()
+    };
+    rig.wait("the one that is there to be ready", || status_of("main")["ready"] == true);
+    let first = rig.wait_running("pod-node1", "main");
+    rig.kill_process(first.pid);
+    rig.wait("it to be restarted", || status_of("main")["restartCount"] == 1);
+    rig.wait("it to be ready again", || status_of("main")["ready"] == true);
+    assert_eq!(status_of("late")["state"]["waiting"]["reason"], "ContainerCreating");
+    assert!(
+        !gate.is_asked_for(2, Duration::ZERO),
+        "one pull, whatever happens meanwhile: {:?}",
+        gate.asked()
+    );
+    gate.open();
+    rig.wait_running("pod-node1", "late");
+}

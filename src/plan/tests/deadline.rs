@@ -11,19 +11,11 @@ fn plan(policy: &str, containers: Vec<Container>, ready: bool, now: i64) -> Plan
 fn plan_begun(policy: &str, observed: &Observed, began: Option<i64>, now: i64) -> Plan {
     let mut pod = pod_with("p", "u", policy, &["main"]);
     pod.spec.active_deadline_seconds = Some(50);
+    let calm = Calm::default();
     plan_pod(&Situation {
-        want: &Want::Run(Arc::new(pod)),
-        observed,
-        history: &History::default(),
-        gate: &Gate::Open(Opened::InOrder),
-        record: &Record::default(),
-        start_hooks: &BTreeMap::new(),
-        probes: &Verdicts::default(),
-        endings: &Endings::default(),
         activity: began.map(|began| Activity::new(at(began), at(now), Duration::ZERO)),
-        crash_loop: CRASH,
         now: at(now),
-        uptime: Duration::ZERO,
+        ..calm.situation(&Want::Run(Arc::new(pod)), observed)
     })
 }
 
@@ -78,19 +70,12 @@ fn a_leap_of_the_clock_neither_ends_a_pod_nor_spares_it() {
     for (began, first, later) in [(5, 15, today), (today, today + 10, 7), (today, today + 10, today + 20)] {
         let activity = Activity::new(at(began), at(first), Duration::from_secs(3));
         let look = |uptime| {
+            let calm = Calm::default();
             plan_pod(&Situation {
-                want: &want,
-                observed: &observed,
-                history: &History::default(),
-                gate: &Gate::Open(Opened::InOrder),
-                record: &Record::default(),
-                start_hooks: &BTreeMap::new(),
-                probes: &Verdicts::default(),
-                endings: &Endings::default(),
                 activity: Some(activity),
-                crash_loop: CRASH,
                 now: at(later),
                 uptime: Duration::from_secs(uptime),
+                ..calm.situation(&want, &observed)
             })
         };
         let early = look(23);

@@ -35,19 +35,11 @@ impl Ending {
     /// Lets time pass, plans, notes what was planned, and tells it.
     fn after(&mut self, millis: u64) -> Vec<String> {
         self.uptime += Duration::from_millis(millis);
+        let calm = Calm::default();
         let plan = plan_pod(&Situation {
-            want: &Want::Stop,
-            observed: &self.observed,
-            history: &History::default(),
-            gate: &Gate::Open(Opened::InOrder),
-            record: &Record::default(),
-            start_hooks: &BTreeMap::new(),
-            probes: &Verdicts::default(),
             endings: &self.endings,
-            activity: None,
-            crash_loop: CRASH,
-            now: at(100),
             uptime: self.uptime,
+            ..calm.situation(&Want::Stop, &self.observed)
         });
         for step in &plan.steps {
             if let Step::StopContainers(stops) = step {

@@ -13,21 +13,10 @@ fn pod(policy: &str) -> Pod {
 }
 
 fn plan(pod: Pod, containers: Vec<Container>, hook: Option<(&str, StartHook)>) -> Plan {
-    let hooks = hook.map(|(id, hook)| (ContainerId::from(id), hook)).into_iter().collect();
-    plan_pod(&Situation {
-        want: &Want::Run(Arc::new(pod)),
-        observed: &Observed { sandboxes: vec![sandbox("u", 0, true)], containers },
-        history: &History::default(),
-        gate: &Gate::Open(Opened::InOrder),
-        record: &Record::default(),
-        start_hooks: &hooks,
-        probes: &Verdicts::default(),
-        endings: &Endings::default(),
-        activity: None,
-        crash_loop: CRASH,
-        now: at(100),
-        uptime: Duration::ZERO,
-    })
+    let start_hooks = hook.map(|(id, hook)| (ContainerId::from(id), hook)).into_iter().collect();
+    let calm = Calm { start_hooks, ..Calm::default() };
+    let observed = Observed { sandboxes: vec![sandbox("u", 0, true)], containers };
+    plan_pod(&calm.situation(&Want::Run(Arc::new(pod)), &observed))
 }
 
 #[test]

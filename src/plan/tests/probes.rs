@@ -19,20 +19,9 @@ type Found = (&'static str, Kind, Option<Outcome>);
 
 fn plan(pod: &Pod, containers: Vec<Container>, found: &[Found]) -> Plan {
     let verdicts = found.iter().map(|(id, kind, verdict)| ((ContainerId::from(*id), *kind), *verdict));
-    plan_pod(&Situation {
-        want: &Want::Run(Arc::new(pod.clone())),
-        observed: &Observed { sandboxes: vec![sandbox("u", 0, true)], containers },
-        history: &History::default(),
-        gate: &Gate::Open(Opened::InOrder),
-        record: &Record::default(),
-        start_hooks: &BTreeMap::new(),
-        probes: &verdicts.collect(),
-        endings: &Endings::default(),
-        activity: None,
-        crash_loop: CRASH,
-        now: at(100),
-        uptime: Duration::ZERO,
-    })
+    let calm = Calm { probes: verdicts.collect(), ..Calm::default() };
+    let observed = Observed { sandboxes: vec![sandbox("u", 0, true)], containers };
+    plan_pod(&calm.situation(&Want::Run(Arc::new(pod.clone())), &observed))
 }
 
 const LIVES: Found = ("u-main-0", Kind::Liveness, Some(Outcome::Success));

@@ -30,19 +30,14 @@ struct Simulated {
 impl Simulated {
     fn plan(&mut self, want: &Want) -> Plan {
         self.record.forget_gone(&self.observed);
+        let calm = Calm::default();
         let plan = plan_pod(&Situation {
-            want,
-            observed: &self.observed,
-            history: &History::default(),
-            gate: &Gate::Open(Opened::InOrder),
             record: &self.record,
-            start_hooks: &BTreeMap::new(),
             probes: &self.probes,
             endings: &self.endings,
-            activity: None,
-            crash_loop: CRASH,
             now: at(self.now),
             uptime: self.uptime,
+            ..calm.situation(want, &self.observed)
         });
         self.record.ended.extend(plan.ends.iter().cloned());
         self.record.lost.extend(plan.lost.iter().cloned());
