@@ -32,7 +32,7 @@ use crate::plan::{Activity, Endings, History, Situation, StartHook, Step, Want, 
 use crate::pod::{ConfigHash, ContainerId, Pod, PodName, PodUid, annotations};
 use crate::probe::Prober;
 use crate::record::Record;
-use crate::runtime::{Cache, Runtime, StepError, chain};
+use crate::runtime::{Cache, Made, Runtime, StepError, chain};
 use crate::sync_loop::{Event, Report};
 use errands::Errands;
 use mailbox::Mailbox;
@@ -76,6 +76,8 @@ pub async fn run_pod_worker(context: Context, name: PodName, inbox: Receiver<Wis
         name,
         mailbox: Mailbox::new(inbox),
         cache: Cache::default(),
+        sequel: None,
+        just_made: Vec::new(),
         instance: None,
         history: History::default(),
         shown: None,
@@ -118,6 +120,7 @@ pub async fn run_pod_worker(context: Context, name: PodName, inbox: Receiver<Wis
         };
         if let Some(told) = told {
             wish = told;
+            worker.sequel = None;
         }
     }
 }
@@ -127,6 +130,10 @@ struct Worker {
     name: PodName,
     mailbox: Mailbox,
     cache: Cache,
+    /// What the next pass would see, if it is known.
+    sequel: Option<Observed>,
+    /// What the steps of this pass have made so far.
+    just_made: Vec<Made>,
     /// The instance that history and gate belong to.
     instance: Option<(PodUid, ConfigHash)>,
     history: History,
@@ -176,9 +183,12 @@ impl Worker {
             Ok(ended) => ended,
             Err(next) => return next,
         };
-        let observed = match self.context.runtime.observe_pod(&self.name, &mut self.cache).await {
-            Ok(observed) => observed,
-            Err(error) => return self.set_back("observe", &error.into()),
+        let observed = match self.sequel.take() {
+            Some(observed) => observed,
+            None => match self.context.runtime.observe_pod(&self.name, &mut self.cache).await {
+                Ok(observed) => observed,
+                Err(error) => return self.set_back("observe", &error.into()),
+            },
         };
         if self.mailbox.is_closed() {
             // Dismissed while it looked: what it sees may be the next worker's.
@@ -214,7 +224,7 @@ impl Worker {
         if let Some(activity) = self.activity {
             self.record.note_began(|remembered| activity.began(remembered, now, uptime));
         }
-        self.keep_record().await;
+        self.keep_record(&plan).await;
         let stuck = !plan.steps.is_empty() && plan.steps == self.last;
         self.last.clear();
         if stuck {
@@ -229,6 +239,7 @@ impl Worker {
             }
             return Next::Rest(plan.wake_in);
         }
+        self.just_made.clear();
         for step in &plan.steps {
             // A newer wish makes the rest of this plan stale.
             if self.mailbox.has_other_than(wish) {
@@ -241,6 +252,7 @@ impl Worker {
         if let [Step::StopContainers(_)] = plan.steps.as_slice() {
             return Next::Rest(plan.wake_in);
         }
+        self.foresee(observed, &plan).await;
         self.last = plan.steps;
         Next::Again
     }

@@ -35,7 +35,7 @@ pub use dirs::Dirs;
 pub use image::{Fallback, Image, ImageError, Images, PullSettings};
 pub(crate) use logs::{make_dir, make_dir_exactly, on, remove_file, remove_tree};
 pub use node_ips::NodeIps;
-pub use observe::Cache;
+pub use observe::{Cache, Made};
 #[cfg(test)]
 pub(crate) use start::container_mounts;
 pub use start::{StartError, chain};

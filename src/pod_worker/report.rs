@@ -15,6 +15,7 @@ use crate::pod::status::pod_status;
 use crate::probe::target::Verdicts;
 use crate::record::Life;
 use crate::runtime::chain;
+use crate::state::Durability;
 use crate::sync_loop::Report;
 
 impl Worker {
@@ -69,10 +70,15 @@ impl Worker {
     }
 
     /// Keeps what must outlive the agent. Pods matter more than records: without a disk they are run all the same.
-    pub(super) async fn keep_record(&mut self) {
+    pub(super) async fn keep_record(&mut self, plan: &Plan) {
         let Some(durability) = self.record.durability(&self.kept).filter(|_| !self.record.is_empty()) else {
             return;
         };
+        // What is about to change anyway is kept when it has; what steps rely on, before them.
+        let changes = !plan.steps.is_empty() && self.setback.count == 0;
+        if changes && durability == Durability::Process {
+            return;
+        }
         match self.context.records.write(&self.name, self.record.clone(), durability).await {
             Ok(()) => {
                 self.kept = self.record.clone();

@@ -9,10 +9,10 @@ use tracing::{info, warn};
 use super::{Next, Worker};
 use crate::metrics::ContainerType;
 use crate::observed::Observed;
-use crate::plan::{Failure, StartContainer, Wish};
+use crate::plan::{Failure, Plan, StartContainer, Step, Wish};
 use crate::pod::hook::Hook;
 use crate::pod::{ContainerRef, Pod};
-use crate::runtime::{Image, StartError};
+use crate::runtime::{Image, Made, StartError};
 use crate::sync_loop::Report;
 
 impl Worker {
@@ -23,6 +23,7 @@ impl Worker {
             Ok(id) => {
                 info!(pod = %self.name, uid = %pod.uid, sandbox = %id, attempt, "sandbox is up");
                 self.history.sandbox = None;
+                self.just_made.push(Made::Sandbox(id));
                 Ok(())
             }
             Err(StartError::Away(error)) => Err(self.set_back("create the sandbox", &error.into())),
@@ -98,6 +99,7 @@ impl Worker {
                 info!(pod = %self.name, container = name, id = %id, attempt = start.attempt, "container is running");
                 runtime.metrics.container_started(kind);
                 self.history.starts.remove(&name);
+                self.just_made.push(Made::Container { id: id.clone(), sandbox: sandbox.id.clone() });
                 let lifecycle = spec.lifecycle.as_ref();
                 if let Some(handler) = lifecycle.and_then(|lifecycle| lifecycle.post_start.as_ref()) {
                     let hook = Hook::of(handler, spec.ports.as_deref().unwrap_or_default());
@@ -106,6 +108,18 @@ impl Worker {
                 Ok(())
             }
             Err(error) => self.start_failed(&name, kind, error),
+        }
+    }
+
+    /// Where all steps made something, and did, the next pass need not look at everything again. What else has happened
+    /// meanwhile is told, and then it does.
+    pub(super) async fn foresee(&mut self, observed: Observed, plan: &Plan) {
+        let made = std::mem::take(&mut self.just_made);
+        let makes = |step: &Step| matches!(step, Step::CreateSandbox { .. } | Step::StartContainer(_));
+        if made.len() == plan.steps.len() && plan.steps.iter().all(makes) {
+            let sequel = self.context.runtime.observe_made(observed, &made, &mut self.cache).await;
+            // What is not there as it should be is looked for by the next pass.
+            self.sequel = sequel.ok();
         }
     }
 

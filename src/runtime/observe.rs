@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
+use futures_lite::future;
 use jiff::Timestamp;
 
 use super::{Runtime, last_words};
@@ -33,14 +34,13 @@ impl Runtime {
             (keys::POD_NAME.to_owned(), name.name.clone()),
             (keys::POD_NAMESPACE.to_owned(), name.namespace.clone()),
         ]);
-        let sandboxes = self
-            .cri
-            .list_pod_sandbox(Some(PodSandboxFilter { label_selector: labels.clone(), ..Default::default() }))
-            .await?;
-        let containers = self
-            .cri
-            .list_containers(Some(ContainerFilter { label_selector: labels, ..Default::default() }))
-            .await?;
+        let sandboxes = PodSandboxFilter { label_selector: labels.clone(), ..Default::default() };
+        let containers = ContainerFilter { label_selector: labels, ..Default::default() };
+        let (sandboxes, containers) = future::try_zip(
+            self.cri.list_pod_sandbox(Some(sandboxes)),
+            self.cri.list_containers(Some(containers)),
+        )
+        .await?;
 
         let mut observed = Observed::default();
         let mut seen = Cache::default();
@@ -70,73 +70,151 @@ impl Runtime {
         Ok(observed)
     }
 
-    async fn observe_sandbox(&self, listed: &proto::PodSandbox) -> Result<Sandbox, CriError> {
-        let id = SandboxId(listed.id.clone());
-        let ready = listed.state == PodSandboxState::SandboxReady as i32;
-        let mut ips = Vec::new();
-        if ready && let Some(network) = self.cri.pod_sandbox_status(&id).await?.network {
-            let more = network.additional_ips.into_iter().map(|ip| ip.ip);
-            ips.extend([network.ip].into_iter().chain(more).filter(|ip| !ip.is_empty()));
+    /// What [`Runtime::observe_pod`] would find, where nothing has happened since but that these were made: asks for those
+    /// alone.
+    ///
+    /// # Errors
+    /// When a call fails, as it does for what is gone again.
+    pub async fn observe_made(
+        &self,
+        mut observed: Observed,
+        made: &[Made],
+        cache: &mut Cache,
+    ) -> Result<Observed, CriError> {
+        for made in made {
+            match made {
+                Made::Sandbox(id) => {
+                    let mut status = self.cri.pod_sandbox_status(id).await?;
+                    let network = status.network.take();
+                    let listed = proto::PodSandbox {
+                        id: status.id,
+                        metadata: status.metadata,
+                        state: status.state,
+                        created_at: status.created_at,
+                        labels: status.labels,
+                        annotations: status.annotations,
+                        ..proto::PodSandbox::default()
+                    };
+                    let sandbox = sandbox(&listed, network);
+                    cache.sandboxes.insert(listed.id, (listed.state, sandbox.clone()));
+                    observed.sandboxes.push(sandbox);
+                }
+                Made::Container { id, sandbox } => {
+                    let status = self.cri.container_status(id).await?;
+                    let listed = proto::Container {
+                        id: status.id.clone(),
+                        pod_sandbox_id: sandbox.0.clone(),
+                        metadata: status.metadata.clone(),
+                        state: status.state,
+                        created_at: status.created_at,
+                        labels: status.labels.clone(),
+                        annotations: status.annotations.clone(),
+                        ..proto::Container::default()
+                    };
+                    let container = container(&listed, status).await;
+                    cache.containers.insert(listed.id, (listed.state, container.clone()));
+                    observed.containers.push(container);
+                }
+            }
         }
-        let label = |key: &str| listed.labels.get(key).cloned().unwrap_or_default();
-        Ok(Sandbox {
-            id,
-            uid: PodUid(label(keys::POD_UID)),
-            hash: listed.annotations.get(keys::CONFIG_HASH).cloned().map(ConfigHash),
-            attempt: listed.metadata.as_ref().map_or(0, |m| m.attempt),
-            // One whose start was cut short has no time.
-            created_at: time(listed.created_at).unwrap_or_else(Timestamp::now),
-            ready,
-            ips,
-        })
+        Ok(observed)
+    }
+
+    async fn observe_sandbox(&self, listed: &proto::PodSandbox) -> Result<Sandbox, CriError> {
+        let network = if is_ready(listed) {
+            self.cri.pod_sandbox_status(&SandboxId(listed.id.clone())).await?.network
+        } else {
+            None
+        };
+        Ok(sandbox(listed, network))
     }
 
     async fn observe_container(&self, listed: &proto::Container) -> Result<Container, CriError> {
-        let id = ContainerId(listed.id.clone());
-        let mut status = self.cri.container_status(&id).await?;
-        let message = match CriState::try_from(listed.state) {
-            Ok(CriState::ContainerExited) => closing_message(&mut status).await,
-            _ => String::new(),
-        };
-        let label = |key: &str| listed.labels.get(key).cloned().unwrap_or_default();
-        let annotation = |key: &str| listed.annotations.get(key);
-        let started_at = time(status.started_at);
-        Ok(Container {
-            id,
-            sandbox: SandboxId(listed.pod_sandbox_id.clone()),
-            uid: PodUid(label(keys::POD_UID)),
-            name: label(keys::CONTAINER_NAME),
-            attempt: listed.metadata.as_ref().map_or(0, |m| m.attempt),
-            hash: annotation(keys::CONTAINER_HASH).cloned().unwrap_or_default(),
-            crashes: annotation(keys::CRASHES).and_then(|n| n.parse().ok()).unwrap_or(0),
-            round: annotation(keys::ROUND).and_then(|n| n.parse().ok()).unwrap_or(0),
-            sidecar: annotation(keys::SIDECAR).and_then(|n| n.parse().ok()),
-            grace: annotation(keys::GRACE_PERIOD).and_then(|n| n.parse().ok()),
-            pre_stop: annotation(keys::PRE_STOP_HANDLER)
-                .and_then(|handler| pre_stop(handler, annotation(keys::CONTAINER_PORTS), &listed.id)),
-            // A runtime that knows of stop signals tells the one that it will send.
-            stop_signal: annotation(keys::STOP_SIGNAL)
-                .filter(|_| status.stop_signal == proto::Signal::RuntimeDefault as i32)
-                .and_then(|name| signal::number(name)),
-            image: status.image.map(|image| image.image).unwrap_or_default(),
-            image_ref: status.image_ref,
-            created_at: time(listed.created_at).unwrap_or_default(),
-            // The list's state, which the cache compares: a later one shows up in the next list.
-            state: match CriState::try_from(listed.state) {
-                Ok(CriState::ContainerCreated) => ContainerState::Created,
-                Ok(CriState::ContainerRunning) => {
-                    ContainerState::Running { started_at: started_at.unwrap_or_default() }
-                }
-                Ok(CriState::ContainerExited) => ContainerState::Exited(Exit {
-                    started_at,
-                    finished_at: time(status.finished_at).unwrap_or_default(),
-                    code: status.exit_code,
-                    reason: status.reason,
-                    message,
-                }),
-                Ok(CriState::ContainerUnknown) | Err(_) => ContainerState::Unknown,
-            },
-        })
+        let status = self.cri.container_status(&ContainerId(listed.id.clone())).await?;
+        Ok(container(listed, status).await)
+    }
+}
+
+/// What a worker has just made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Made {
+    /// A sandbox.
+    Sandbox(SandboxId),
+    /// A container.
+    Container {
+        /// Which.
+        id: ContainerId,
+        /// Where.
+        sandbox: SandboxId,
+    },
+}
+
+fn is_ready(listed: &proto::PodSandbox) -> bool {
+    listed.state == PodSandboxState::SandboxReady as i32
+}
+
+fn sandbox(listed: &proto::PodSandbox, network: Option<proto::PodSandboxNetworkStatus>) -> Sandbox {
+    let ready = is_ready(listed);
+    let addresses = network.filter(|_| ready).map(|network| {
+        let more = network.additional_ips.into_iter().map(|ip| ip.ip);
+        [network.ip].into_iter().chain(more).filter(|ip| !ip.is_empty()).collect()
+    });
+    let label = |key: &str| listed.labels.get(key).cloned().unwrap_or_default();
+    Sandbox {
+        id: SandboxId(listed.id.clone()),
+        uid: PodUid(label(keys::POD_UID)),
+        hash: listed.annotations.get(keys::CONFIG_HASH).cloned().map(ConfigHash),
+        attempt: listed.metadata.as_ref().map_or(0, |m| m.attempt),
+        // One whose start was cut short has no time.
+        created_at: time(listed.created_at).unwrap_or_else(Timestamp::now),
+        ready,
+        ips: addresses.unwrap_or_default(),
+    }
+}
+
+async fn container(listed: &proto::Container, mut status: proto::ContainerStatus) -> Container {
+    let message = match CriState::try_from(listed.state) {
+        Ok(CriState::ContainerExited) => closing_message(&mut status).await,
+        _ => String::new(),
+    };
+    let label = |key: &str| listed.labels.get(key).cloned().unwrap_or_default();
+    let annotation = |key: &str| listed.annotations.get(key);
+    let started_at = time(status.started_at);
+    Container {
+        id: ContainerId(listed.id.clone()),
+        sandbox: SandboxId(listed.pod_sandbox_id.clone()),
+        uid: PodUid(label(keys::POD_UID)),
+        name: label(keys::CONTAINER_NAME),
+        attempt: listed.metadata.as_ref().map_or(0, |m| m.attempt),
+        hash: annotation(keys::CONTAINER_HASH).cloned().unwrap_or_default(),
+        crashes: annotation(keys::CRASHES).and_then(|n| n.parse().ok()).unwrap_or(0),
+        round: annotation(keys::ROUND).and_then(|n| n.parse().ok()).unwrap_or(0),
+        sidecar: annotation(keys::SIDECAR).and_then(|n| n.parse().ok()),
+        grace: annotation(keys::GRACE_PERIOD).and_then(|n| n.parse().ok()),
+        pre_stop: annotation(keys::PRE_STOP_HANDLER)
+            .and_then(|handler| pre_stop(handler, annotation(keys::CONTAINER_PORTS), &listed.id)),
+        // A runtime that knows of stop signals tells the one that it will send.
+        stop_signal: annotation(keys::STOP_SIGNAL)
+            .filter(|_| status.stop_signal == proto::Signal::RuntimeDefault as i32)
+            .and_then(|name| signal::number(name)),
+        image: status.image.map(|image| image.image).unwrap_or_default(),
+        image_ref: status.image_ref,
+        created_at: time(listed.created_at).unwrap_or_default(),
+        // The list's state, which the cache compares: a later one shows up in the next list.
+        state: match CriState::try_from(listed.state) {
+            Ok(CriState::ContainerCreated) => ContainerState::Created,
+            Ok(CriState::ContainerRunning) => {
+                ContainerState::Running { started_at: started_at.unwrap_or_default() }
+            }
+            Ok(CriState::ContainerExited) => ContainerState::Exited(Exit {
+                started_at,
+                finished_at: time(status.finished_at).unwrap_or_default(),
+                code: status.exit_code,
+                reason: status.reason,
+                message,
+            }),
+            Ok(CriState::ContainerUnknown) | Err(_) => ContainerState::Unknown,
+        },
     }
 }
 
