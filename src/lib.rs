@@ -33,7 +33,7 @@
 //! | housekeeping | [`gc`] | a timer | nobody |
 //! | watchdog | [`agent`] | a timer | systemd, if the sync loop answers |
 //!
-//! A worker's errands (hooks, containers that are being ended) are tasks too: they end with it, and it hears a newer
+//! A worker's errands (hooks, pulls, containers that are being ended) are tasks too: they end with it, and it hears a newer
 //! wish while they go on. All of them run on one `smol::Executor`, on the main thread. Beside it: the reactor of
 //! smol, one thread for tokio (tonic and hyper need its reactor), one for inotify, one per open port, one that reaps plugins
 //! once one was run, and a pool that grows for blocking file work and shrinks again.

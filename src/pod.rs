@@ -15,6 +15,7 @@ pub mod hosts;
 pub mod id;
 pub mod identity;
 pub mod keys;
+pub mod priority;
 pub mod qos;
 pub mod quantity;
 pub mod restart;

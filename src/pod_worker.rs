@@ -28,7 +28,7 @@ use tracing::{debug, info, warn};
 use crate::backoff::Backoff;
 use crate::observed::Observed;
 use crate::order::{self, Gate, Opened};
-use crate::plan::{Activity, Endings, History, Situation, StartHook, Step, Want, Wish, plan_pod};
+use crate::plan::{Activity, Endings, History, Outlook, Situation, StartHook, Step, Want, Wish, plan_pod};
 use crate::pod::{ConfigHash, ContainerId, Pod, PodName, PodUid, annotations};
 use crate::probe::Prober;
 use crate::record::Record;
@@ -179,11 +179,13 @@ impl Worker {
     async fn pass(&mut self, wish: &Wish) -> Next {
         let want = &wish.want;
         self.turn_to(want).await;
+        let sequel = self.sequel.take();
         let ended = match self.harvest().await {
             Ok(ended) => ended,
             Err(next) => return next,
         };
-        let observed = match self.sequel.take() {
+        // What was foreseen does not know of ends.
+        let observed = match sequel.filter(|_| ended.is_empty()) {
             Some(observed) => observed,
             None => match self.context.runtime.observe_pod(&self.name, &mut self.cache).await {
                 Ok(observed) => observed,
@@ -218,6 +220,9 @@ impl Worker {
             now,
             uptime,
         });
+        if plan.outlook == Outlook::Completed {
+            self.forget_pulls();
+        }
         self.record.ended.extend(plan.ends.iter().cloned());
         self.record.lost.extend(plan.lost.iter().cloned());
         self.report(want, &observed, &plan, &probes, now).await;

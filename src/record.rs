@@ -91,6 +91,11 @@ impl Instance {
     pub fn is(&self, pod: &Pod) -> bool {
         self.uid == pod.uid && self.hash == pod.hash
     }
+
+    /// Both are one.
+    pub fn is_same(&self, other: &Instance) -> bool {
+        self.uid == other.uid && self.hash == other.hash
+    }
 }
 
 impl Record {

@@ -6,6 +6,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use crate::order::{self, Lack};
 use crate::plan::{Want, Wish};
 use crate::pleg::PlegEvent;
 use crate::pleg::diff::{Fingerprint, NodeList, Seen, diff_listed};
+use crate::pod::priority::priority;
 use crate::pod::status::is_ready;
 use crate::pod::{ContainerId, Pod, PodName, Source};
 use crate::pod_config::{PodConfig, PodUpdate, Snapshot};
@@ -179,6 +181,8 @@ impl SyncLoop {
         // Only now is it known who is there to be waited for.
         told.extend(self.review_held());
         let mut commands: Vec<_> = told.iter().filter_map(|name| self.tell(name)).collect();
+        // Who is told first has the first of the sandboxes that can be made at once.
+        commands.sort_by_key(|command| Reverse(urgency(command)));
         commands.extend(self.end_orphans());
         commands
     }
@@ -194,6 +198,7 @@ impl SyncLoop {
             .filter(|(name, _)| look(name))
             .filter_map(|(name, _)| self.tell(name))
             .collect();
+        commands.sort_by_key(|command| Reverse(urgency(command)));
         self.listed = Some(list);
         commands.extend(self.end_orphans());
         commands
@@ -338,6 +343,14 @@ impl SyncLoop {
             self.held.insert(name.clone());
         }
         name
+    }
+}
+
+/// The priority of the pod that is to run; what ends makes room, and waits for nobody.
+fn urgency(command: &Command) -> i32 {
+    match command {
+        Command::Tell(_, Wish { want: Want::Run(pod), .. }) => priority(&pod.spec),
+        Command::Tell(_, Wish { want: Want::Stop, .. }) | Command::Dismiss(_) => i32::MAX,
     }
 }
 

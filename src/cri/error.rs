@@ -1,7 +1,7 @@
 //! What a failed call to the runtime means to us. Pure.
 //!
-//! Invariant: every failure falls in one [`ErrorClass`], and decisions are made on the class alone; the
-//! runtime's text is for people. Runtimes misuse gRPC's codes: what we know of that is here and nowhere else.
+//! Invariant: every failure falls in one [`ErrorClass`], and decisions are made on the class; the runtime's text is for
+//! people. Runtimes misuse gRPC's codes and keep to themselves what is wrong: what we know of that is here and nowhere else.
 
 use std::error::Error as _;
 use std::iter;

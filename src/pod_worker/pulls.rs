@@ -51,7 +51,10 @@ impl Worker {
     ) -> Result<(), Next> {
         self.history.pulling.remove(&name);
         match (pulled, self.shown.clone()) {
-            (Ok(image), _) => {
+            (Ok(image), pod) => {
+                if let Some(pod) = pod {
+                    self.pull_succeeded(&pod, &name).await;
+                }
                 self.pulled.insert(name, image);
                 Ok(())
             }
@@ -67,6 +70,7 @@ impl Worker {
     /// Gives up what is being pulled, and forgets what was.
     pub(super) fn forget_pulls(&mut self) {
         self.errands.retain(|whose| matches!(whose, Whose::Made(_)));
+        self.history.pulling.clear();
         self.pulled.clear();
     }
 

@@ -72,6 +72,22 @@ fn stop(pod: &str) -> Said {
 }
 
 #[test]
+fn who_matters_more_is_told_first() {
+    let mut state = SyncLoop::new([Source::File]);
+    let with = |name: &str, priority: i32| {
+        let mut pod = pod(name, name);
+        pod.spec.priority = Some(priority);
+        Arc::new(pod)
+    };
+    let (a, b, c, d) = (with("a", 0), with("b", 2), with("c", 2), with("d", 7));
+    assert_eq!(on(&mut state, config(&[&a, &b, &c, &d], true)), [run(&d), run(&b), run(&c), run(&a)]);
+    // The runtime is there: everybody looks.
+    assert_eq!(on(&mut state, listed(&[])), [run(&d), run(&b), run(&c), run(&a)]);
+    let e = with("e", 1);
+    assert_eq!(on(&mut state, config(&[&b, &c, &d, &e], true)), [stop("a"), run(&e)]);
+}
+
+#[test]
 fn the_life_of_a_pod() {
     let mut state = SyncLoop::new([Source::File]);
     let (a1, a2) = (wanted("a", "1"), wanted("a", "2"));

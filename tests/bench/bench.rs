@@ -219,11 +219,12 @@ impl Bench {
     fn tell(&self, target: &Path, curve: &str) {
         let csv = target.join("samples.csv");
         fs::write(&csv, self.samples.csv()).expect("write the samples");
-        let mut text = format!(
+        let first = format!(
             "\n{}\n\n{}",
             machine::describe(&self.settings, &self.samples),
             table::table(&self.samples)
         );
+        let mut text = first.clone();
         for (title, part) in [
             ("The bare client, by width:", table::widths_table(&self.samples)),
             ("rkubelet alone:", curve.to_owned()),
@@ -233,8 +234,8 @@ impl Bench {
             }
         }
         println!("\n{text}\nEvery sample: {}", csv.display());
-        if let Some(path) = &self.settings.write {
-            table::write_between_markers(path, &text);
+        for path in &self.settings.write {
+            table::write_between_markers(path, &text, &first);
         }
     }
 }

@@ -27,8 +27,8 @@ pub(crate) struct Settings {
     agents: Vec<String>,
     /// Begin with the samples of the last run.
     pub(crate) add: bool,
-    /// The file that gets the table between its markers.
-    pub(crate) write: Option<PathBuf>,
+    /// The documents that get the tables between their markers.
+    pub(crate) write: Vec<PathBuf>,
     /// A kubelet that need not be built.
     pub(crate) reference: Option<PathBuf>,
     /// How long the soak lasts.
@@ -50,7 +50,7 @@ impl Settings {
             only: words("BENCH_ONLY", ""),
             agents: words("BENCH_AGENTS", ""),
             add: number("BENCH_ADD", 0) > 0,
-            write: path("BENCH_WRITE"),
+            write: words("BENCH_WRITE", "").iter().map(PathBuf::from).collect(),
             reference: path("REFERENCE_KUBELET"),
             soak: seconds("SOAK_MINUTES", 30) * 60,
         }

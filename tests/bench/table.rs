@@ -8,6 +8,8 @@ use crate::contestant::{KUBELET, LIMIT, LIMIT_AT, RKUBELET, RKUBELET_APISERVER};
 use crate::figures::{Figure, Samples, Spread};
 
 const BEGIN: &str = "<!-- begin of what `make bench` writes -->";
+/// The same, for the first table alone.
+const BEGIN_TABLE: &str = "<!-- begin of the table that `make bench` writes -->";
 const END: &str = "<!-- end of what `make bench` writes -->";
 
 /// The table of all contestants, in Markdown, aligned for a terminal.
@@ -115,10 +117,14 @@ fn markdown(rows: &[Vec<String>]) -> String {
     format!("{head}|{rule}\n{}", lines.collect::<String>())
 }
 
-/// Puts a text between the markers of a document.
-pub(crate) fn write_between_markers(path: &Path, text: &str) {
+/// Puts everything, or the table alone, between the markers of a document, which ask for the one or the other.
+pub(crate) fn write_between_markers(path: &Path, everything: &str, table: &str) {
     let document = fs::read_to_string(path).expect("read the document");
-    let found = document.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
-    let (before, after) = found.unwrap_or_else(|| panic!("{} has no markers", path.display()));
-    fs::write(path, format!("{before}{BEGIN}\n{text}{END}{after}")).expect("write the document");
+    let filled = [(BEGIN, everything), (BEGIN_TABLE, table)].into_iter().find_map(|(begin, text)| {
+        let (before, rest) = document.split_once(begin)?;
+        let (_, after) = rest.split_once(END)?;
+        Some(format!("{before}{begin}\n{text}{END}{after}"))
+    });
+    let filled = filled.unwrap_or_else(|| panic!("{} has no markers", path.display()));
+    fs::write(path, filled).expect("write the document");
 }

@@ -199,3 +199,22 @@ fn settle(rig: &Rig, name: &str) {
     rig.write_manifest(&format!("{name}.yaml"), &manifest::idle(name));
     rig.wait_running(&format!("{name}-node1"), "main");
 }
+
+#[test]
+fn of_many_pods_those_that_matter_most_start_first() {
+    let rig = Rig::new();
+    let idle =
+        |name: &str, spec: &str| manifest::pod(name, &format!("hostNetwork: true\n{spec}"), manifest::IDLE);
+    for number in 0..24 {
+        let name = format!("a{number:02}");
+        rig.write_manifest(&format!("{name}.yaml"), &idle(&name, ""));
+    }
+    rig.write_manifest("z.yaml", &idle("z", "priorityClassName: system-node-critical"));
+    let _agent = rig.start_agent(&[]);
+    rig.wait("all pods", || rig.sandboxes().len() == 25);
+    let mut made: Vec<_> = rig.sandboxes().into_iter().map(|seen| (seen.created_at, seen.pod)).collect();
+    made.sort();
+    let place = made.iter().position(|(_, pod)| pod == "z-node1").expect("its sandbox");
+    // Several are made at once.
+    assert!(place < 10, "the last by name came as number {place}: {made:?}");
+}

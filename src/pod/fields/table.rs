@@ -56,6 +56,8 @@ pub(super) const HONOURED: &[&str] = &[
     "spec.enableServiceLinks",
     "spec.runtimeClassName",
     "spec.os",
+    "spec.priority",
+    "spec.priorityClassName",
 ];
 
 /// Fields that a pod can run without.
@@ -133,8 +135,6 @@ pub(super) const IGNORED: &[&str] = &[
     "spec.automountServiceAccountToken",
     "spec.nodeSelector",
     "spec.preemptionPolicy",
-    "spec.priority",
-    "spec.priorityClassName",
     "spec.schedulerName",
     "spec.schedulingGates",
     "spec.schedulingGroup",
