@@ -91,11 +91,6 @@ impl Instance {
     pub fn is(&self, pod: &Pod) -> bool {
         self.uid == pod.uid && self.hash == pod.hash
     }
-
-    /// Both are one.
-    pub fn is_same(&self, other: &Instance) -> bool {
-        self.uid == other.uid && self.hash == other.hash
-    }
 }
 
 impl Record {
@@ -172,6 +167,14 @@ impl Record {
             return Some(Durability::Power);
         }
         (self != kept).then_some(Durability::Process)
+    }
+
+    /// It is early enough to keep this when the pod has come to rest: of an instance that is only being made, all that
+    /// there is to know can be asked of the runtime.
+    pub fn may_wait(&self, kept: &Record) -> bool {
+        let which =
+            |record: &Record| record.instance.as_ref().map(|last| (last.uid.clone(), last.hash.clone()));
+        which(self) != which(kept) && self.durability(kept) != Some(Durability::Power)
     }
 }
 

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use super::Worker;
 use crate::observed::Observed;
 use crate::plan::Want;
-use crate::pod::status::pod_ips;
 use crate::probe::target::{Course, Place, Scene, Verdicts, targets};
 
 impl Worker {
@@ -15,12 +14,7 @@ impl Worker {
         let starting: BTreeSet<_> = self.start_hooks.keys().cloned().collect();
         let node_ips = self.context.runtime.node_ips.get();
         let sandbox = observed.newest_sandbox(&pod.uid);
-        let address = pod_ips(pod, sandbox, &node_ips).into_iter().next();
-        let place = match address {
-            _ if pod.spec.host_network == Some(true) => Place::Node,
-            Some(address) => Place::Address(address),
-            None => Place::Nowhere,
-        };
+        let place = Place::of(pod, sandbox, &node_ips);
         let ids = observed.containers.iter().map(|container| &container.id);
         let ending: BTreeSet<_> = ids.filter(|id| self.endings.has_begun(id)).cloned().collect();
         let ends = *want == Want::Stop || sandbox.is_some_and(|s| self.record.ended.contains(&s.id));

@@ -13,9 +13,8 @@ use crate::pleg::diff::fingerprint;
 use crate::pod::Pod;
 use crate::pod::status::pod_status;
 use crate::probe::target::Verdicts;
-use crate::record::{Instance, Life};
+use crate::record::Life;
 use crate::runtime::chain;
-use crate::state::Durability;
 use crate::sync_loop::Report;
 
 impl Worker {
@@ -74,12 +73,8 @@ impl Worker {
         let Some(durability) = self.record.durability(&self.kept).filter(|_| !self.record.is_empty()) else {
             return;
         };
-        // Of an instance that is only being made, all that there is to know can be asked of the runtime: it is kept when
-        // it has come to rest.
-        let is_known = |last: &Instance| self.kept.instance.as_ref().is_some_and(|kept| kept.is_same(last));
-        let is_new = !self.record.instance.as_ref().is_some_and(is_known);
         let goes_on = !plan.steps.is_empty() && self.setback.count == 0;
-        if is_new && goes_on && durability == Durability::Process {
+        if goes_on && self.record.may_wait(&self.kept) {
             return;
         }
         match self.context.records.write(&self.name, self.record.clone(), durability).await {

@@ -8,7 +8,8 @@ use k8s_openapi::api::core::v1::{Container as ContainerSpec, ContainerStatus, Po
 
 use super::check::{Spec, probe_of};
 use super::threshold::{Kind, Outcome};
-use crate::observed::{Container, ContainerState, Observed};
+use crate::observed::{Container, ContainerState, Observed, Sandbox};
+use crate::pod::status::pod_ips;
 use crate::pod::{ContainerId, ContainerRef, Pod, is_sidecar};
 
 /// One probe of one container.
@@ -39,6 +40,17 @@ pub enum Place {
     Address(String),
     /// It has none, or lost it with its sandbox.
     Nowhere,
+}
+
+impl Place {
+    /// Where a pod with this newest sandbox is reached, on a node with these addresses.
+    pub fn of(pod: &Pod, sandbox: Option<&Sandbox>, node_ips: &[String]) -> Self {
+        match pod_ips(pod, sandbox, node_ips).into_iter().next() {
+            _ if pod.spec.host_network == Some(true) => Self::Node,
+            Some(address) => Self::Address(address),
+            None => Self::Nowhere,
+        }
+    }
 }
 
 /// Whether a probe is to be run.

@@ -135,3 +135,22 @@ fn an_instance_begins_with_its_first_sandbox_and_not_before() {
     record.note(&pod, Life::Open, shown);
     assert_eq!(record.began(&pod, &seen(vec![])), Some(at(300)), "though the runtime has forgotten it");
 }
+
+#[test]
+fn what_only_the_record_knows_is_kept_before_anything_is_done() {
+    let of = |uid: &str, phase: &str| {
+        let mut record = Record::default();
+        record.note(&pod("p", uid), Life::Open, status(phase, &[]));
+        record
+    };
+    let ending = Record { ended: ["s".into()].into(), ..of("u", "Pending") };
+    for (name, kept, now, expect) in [
+        ("an instance that is being made", Record::default(), of("u", "Pending"), true),
+        ("the successor of another", of("v", "Running"), of("u", "Pending"), true),
+        ("one that is known", of("u", "Pending"), of("u", "Running"), false),
+        ("an end that was begun", Record::default(), ending, false),
+        ("one that completed", Record::default(), record(Life::Completed, &[]), false),
+    ] {
+        assert_eq!(now.may_wait(&kept), expect, "{name}");
+    }
+}

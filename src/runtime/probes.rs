@@ -1,6 +1,7 @@
 //! Runs probes: a command in the container, a request, a connection, a question to the health service.
 //!
-//! Invariant: a run ends at its deadline, whatever the other side does, and what is kept of its output is bounded.
+//! Invariant: a run ends at its deadline, whatever the other side does, and what is kept of its output is bounded. A
+//! command's deadline is the runtime's to keep; it is given up soon after.
 
 mod grpc;
 

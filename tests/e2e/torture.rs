@@ -160,9 +160,8 @@ struct Ends {
     ran: BTreeSet<String>,
     /// Containers that the test ended.
     by_us: BTreeSet<String>,
-    /// Containers that containerd ended itself, since the agent was killed while it started them: pod and container,
-    /// version.
-    cut_short: BTreeMap<String, (String, String, u32)>,
+    /// Containers that containerd ended itself, since the agent was killed while it started them, with their pods.
+    cut_short: BTreeMap<String, String>,
     /// Ends that the test is to blame for, by pod and container and version.
     blamed: BTreeMap<(String, String, u32), usize>,
 }
@@ -189,7 +188,7 @@ impl Ends {
                 }
                 ContainerState::Exited if self.by_us.contains(&seen.id) => {}
                 ContainerState::Exited if self.is_cut_short(&seen) => {
-                    self.cut_short.insert(seen.id, (name, seen.name, version));
+                    self.cut_short.insert(seen.id, name);
                 }
                 ContainerState::Exited => {
                     let done = shape.main == Main::Job && (seen.name == "main" || seen.name == "side");
@@ -318,8 +317,7 @@ fn killed_at_two_hundred_moments_it_doubles_restarts_and_orphans_nothing() {
     );
 
     let agent = rig.start_agent(&[]);
-    let jobs: BTreeSet<_> =
-        ends.cut_short.values().map(|(pod, ..)| pod.clone()).filter(|pod| pod == "job").collect();
+    let jobs: BTreeSet<_> = ends.cut_short.values().filter(|pod| *pod == "job").cloned().collect();
     manifests.wait_for_rest(&jobs);
     agent.kill9();
     ends.look(&manifests);

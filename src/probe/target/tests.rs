@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::observed::{Exit, Sandbox};
+use crate::observed::Exit;
 use crate::pod::testing::pod_with;
 use crate::pod::{ConfigHash, PodUid, SandboxId};
 
@@ -152,5 +152,27 @@ fn what_was_shown_of_the_same_container_is_known() {
         ("another", status("main-1", "running", true, true), none),
     ] {
         assert_eq!(found(&observed, Some(&previous), &[], &[], Course::Lives), expect, "{name}");
+    }
+}
+
+#[test]
+fn where_a_pod_is_reached() {
+    let node = ["192.0.2.10".to_owned()];
+    let mut sandbox = observed("u", vec![]).sandboxes.remove(0);
+    sandbox.ips = vec!["10.0.0.1".into()];
+    let dead = Sandbox { ready: false, ..sandbox.clone() };
+    let bare = Sandbox { ips: vec![], ..sandbox.clone() };
+    let own = Place::Address("10.0.0.1".into());
+    for (name, host_network, found, expect) in [
+        ("at its own address", false, Some(&sandbox), own),
+        ("nowhere, with a sandbox that died", false, Some(&dead), Place::Nowhere),
+        ("nowhere, without a network", false, Some(&bare), Place::Nowhere),
+        ("nowhere, without a sandbox", false, None, Place::Nowhere),
+        ("where the node is", true, Some(&bare), Place::Node),
+        ("where the node is, whatever became of its sandbox", true, Some(&dead), Place::Node),
+    ] {
+        let mut pod = pod();
+        pod.spec.host_network = Some(host_network);
+        assert_eq!(Place::of(&pod, found, &node), expect, "{name}");
     }
 }
