@@ -32,7 +32,7 @@ use crate::pod_worker::{Context, Records, run_pod_worker};
 use crate::probe::Prober;
 use crate::record::Remembered;
 use crate::runtime::probes::EXEC_WIDTH;
-use crate::runtime::{Dirs, Fallback, Images, NodeIps, PullSettings, Runtime};
+use crate::runtime::{Dirs, Fallback, Images, NodeIps, PullSettings, Runtime, Turns};
 use crate::server::{Endpoints, HealthCheck, Listening, Port, ProbeReports, ServerError, start_plain};
 use crate::source::dir::{DirSource, Signing, Trust, run_dir};
 use crate::source::http::{HttpSource, run_http};
@@ -197,7 +197,7 @@ fn runtime(
             providers: config.credential_providers.clone(),
             plugin_dir: config.credential_provider_bin_dir.clone(),
         }),
-        sandboxes: Semaphore::new(Runtime::sandbox_width(cores)),
+        sandboxes: Turns::new(Runtime::sandbox_width(cores)),
         starts: RwLock::new(()),
     })
 }

@@ -13,6 +13,7 @@ mod observe;
 pub mod probes;
 mod start;
 mod stop;
+mod turn;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,6 +40,7 @@ pub use observe::{Cache, Made};
 #[cfg(test)]
 pub(crate) use start::container_mounts;
 pub use start::{StartError, chain};
+pub use turn::Turns;
 
 /// The container runtime and the node around it.
 #[derive(Debug)]
@@ -67,8 +69,8 @@ pub struct Runtime {
     pub executor: Arc<Executor<'static>>,
     /// What pulls of images work with.
     pub images: Images,
-    /// How many sandboxes are made at the same time: see [`Runtime::sandbox_width`].
-    pub sandboxes: Semaphore,
+    /// Sandboxes that are made at the same time: see [`Runtime::sandbox_width`].
+    pub sandboxes: Turns,
     /// Held for reading while a container is being started: see [`Runtime::drain`].
     pub starts: RwLock<()>,
 }

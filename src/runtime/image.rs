@@ -1,14 +1,13 @@
 //! Sees to it that a container's image is there: looks, waits for its turn, and pulls with whatever credentials suit.
 //!
 //! An image that is present waits for nobody. One image is pulled once at a time, and as many images at a time as
-//! configured, in the order in which they were asked for.
+//! configured: those of pods that matter more first, and else in the order in which they were asked for.
 
 mod credentials;
 mod plugin;
 mod reason;
 #[cfg(test)]
 mod tests;
-mod turn;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,7 +16,7 @@ use k8s_openapi::api::core::v1::Container;
 use tracing::{info, warn};
 
 use self::credentials::Credentials;
-use self::turn::{Turns, TurnsByName};
+use super::turn::{Turns, TurnsByName};
 use super::{Runtime, StartError, with_place};
 use crate::backoff::Backoff;
 use crate::cri::CriError;
@@ -28,6 +27,7 @@ use crate::image::provider::Provider;
 use crate::observed::Sandbox;
 use crate::plan::{PullPermit, Waiting};
 use crate::pod::Pod;
+use crate::pod::priority::priority;
 
 /// How often to look for an image that may not be pulled: somebody is likely to bring it.
 const ABSENT: Backoff = Backoff { base: Duration::from_secs(5), cap: Duration::from_secs(5) };
@@ -204,7 +204,7 @@ impl Runtime {
         // Asked for before the turn: a plugin that hangs keeps no other pull waiting.
         let known = self.images.credentials.find(repository).await;
         let turn = match &self.images.turns {
-            Some(turns) => Some(turns.take().await),
+            Some(turns) => Some(turns.take(priority(&pod.spec)).await),
             None => None,
         };
         if turn.as_ref().is_some_and(|turn| turn.waited)

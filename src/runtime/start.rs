@@ -18,7 +18,7 @@ use crate::observed::Sandbox;
 use crate::plan::{StartContainer, Waiting};
 use crate::pod::{
     ContainerId, ContainerRef, Pod, SandboxId, dns, env, field_ref::resolve_field, hostname::host_names,
-    hosts::hosts_file, is_sidecar,
+    hosts::hosts_file, is_sidecar, priority::priority,
 };
 use crate::volume;
 
@@ -111,7 +111,7 @@ impl Runtime {
         made.await.map_err(|error| StartError::step(REASON, &error))?;
         let config =
             self.sandbox_config(pod, attempt).await.map_err(|error| StartError::step(REASON, &error))?;
-        let place = self.sandboxes.acquire().await;
+        let place = self.sandboxes.take(priority(&pod.spec)).await;
         let handler = pod.spec.runtime_class_name.as_deref().unwrap_or_default();
         let run = self.cri.run_pod_sandbox(config, handler);
         match with_place(place, SANDBOX_PATIENCE, run).await {

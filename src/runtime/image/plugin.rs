@@ -17,9 +17,9 @@ use smol::Timer;
 use smol::process::{Child, Command};
 use tracing::{debug, warn};
 
-use super::turn::TurnsByName;
 use crate::image::keyring::Keyring;
 use crate::image::provider::{Answer, AnswerError, Answers, Provider, registry};
+use crate::runtime::turn::TurnsByName;
 
 /// How long a plugin may take, as in kubelet.
 const DEADLINE: Duration = Duration::from_secs(60);

@@ -1,18 +1,22 @@
-//! Turns: so many at a time, first come, first served.
+//! Turns: so many at a time, those that matter more first, and else first come, first served.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_channel::Sender;
 
-/// Gives out turns in the order in which they are asked for. (smol's semaphore lets newcomers overtake.)
+/// Gives out turns by priority, and then in the order in which they are asked for. (smol's semaphore knows neither.)
 #[derive(Debug, Clone)]
-pub(super) struct Turns(Arc<Mutex<Queue>>);
+pub struct Turns(Arc<Mutex<Queue>>);
 
 #[derive(Debug)]
 struct Queue {
     free: usize,
-    waiting: VecDeque<Sender<Turn>>,
+    /// How many have waited so far.
+    count: u64,
+    /// By priority and number.
+    waiting: BTreeMap<(Reverse<i32>, u64), Sender<Turn>>,
 }
 
 /// A turn; dropped, it is the next one's.
@@ -25,12 +29,12 @@ pub(super) struct Turn {
 
 impl Turns {
     /// As many turns at a time as this.
-    pub(super) fn new(width: usize) -> Self {
-        Self(Arc::new(Mutex::new(Queue { free: width, waiting: VecDeque::new() })))
+    pub fn new(width: usize) -> Self {
+        Self(Arc::new(Mutex::new(Queue { free: width, count: 0, waiting: BTreeMap::new() })))
     }
 
     /// Waits for a turn. Whoever gives up waiting loses nobody's turn.
-    pub(super) async fn take(&self) -> Turn {
+    pub(super) async fn take(&self, priority: i32) -> Turn {
         let (given, taken) = async_channel::bounded(1);
         {
             let mut queue = self.lock();
@@ -38,7 +42,9 @@ impl Turns {
                 queue.free -= 1;
                 return Turn { turns: self.clone(), waited: false };
             }
-            queue.waiting.push_back(given);
+            queue.count += 1;
+            let number = queue.count;
+            queue.waiting.insert((Reverse(priority), number), given);
         }
         match taken.recv().await {
             Ok(turn) => turn,
@@ -49,7 +55,7 @@ impl Turns {
 
     fn give(&self) {
         let mut queue = self.lock();
-        while let Some(next) = queue.waiting.pop_front() {
+        while let Some((_, next)) = queue.waiting.pop_first() {
             if next.is_closed() {
                 continue;
             }
@@ -90,7 +96,7 @@ impl TurnsByName {
             all.retain(|_, turns| !turns.is_idle() || Arc::strong_count(&turns.0) > 1);
             all.entry(name.to_owned()).or_insert_with(|| Turns::new(1)).clone()
         };
-        turns.take().await
+        turns.take(0).await
     }
 }
 
@@ -111,15 +117,15 @@ mod tests {
     #[test]
     fn first_come_first_served() {
         let turns = Turns::new(2);
-        let first = block_on(turns.take());
-        let second = block_on(turns.take());
+        let first = block_on(turns.take(0));
+        let second = block_on(turns.take(0));
         assert!(!first.waited && !second.waited);
-        let mut third = Box::pin(turns.take());
-        let mut fourth = Box::pin(turns.take());
+        let mut third = Box::pin(turns.take(0));
+        let mut fourth = Box::pin(turns.take(0));
         assert!(poll(&mut third).is_none() && poll(&mut fourth).is_none());
         drop(second);
         // It was promised before the newcomer asked.
-        let mut newcomer = Box::pin(turns.take());
+        let mut newcomer = Box::pin(turns.take(0));
         assert!(poll(&mut newcomer).is_none());
         assert!(poll(&mut fourth).is_none());
         assert!(poll(&mut third).is_some_and(|turn| turn.waited), "and given back at once");
@@ -130,13 +136,30 @@ mod tests {
     }
 
     #[test]
+    fn who_matters_more_is_next() {
+        let turns = Turns::new(1);
+        let first = block_on(turns.take(0));
+        let mut waiting: Vec<_> = [0, 7, -1, 7, 0].map(|priority| Box::pin(turns.take(priority))).into();
+        assert!(waiting.iter_mut().all(|waiter| poll(waiter).is_none()));
+        drop(first);
+        for next in [1, 3, 0, 4, 2] {
+            let served: Vec<_> = waiting.iter_mut().map(poll).collect();
+            let served: Vec<_> = served.iter().map(Option::is_some).collect();
+            assert_eq!(served.iter().position(|is| *is), Some(next), "{served:?}");
+            assert_eq!(served.iter().filter(|is| **is).count(), 1, "{served:?}");
+            waiting[next] = Box::pin(turns.take(i32::MIN));
+            assert!(poll(&mut waiting[next]).is_none());
+        }
+    }
+
+    #[test]
     fn one_who_gives_up_takes_no_turn_along() {
         let turns = Turns::new(1);
-        let first = block_on(turns.take());
-        let (mut gone, mut late) = (Box::pin(turns.take()), Box::pin(turns.take()));
+        let first = block_on(turns.take(0));
+        let (mut gone, mut late) = (Box::pin(turns.take(0)), Box::pin(turns.take(0)));
         assert!(poll(&mut gone).is_none() && poll(&mut late).is_none());
         drop(gone);
-        let mut last = Box::pin(turns.take());
+        let mut last = Box::pin(turns.take(0));
         assert!(poll(&mut last).is_none());
         drop(first);
         // The turn is on its way to one who leaves without it.
