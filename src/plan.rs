@@ -11,6 +11,7 @@ mod deadline;
 mod ending;
 mod gate;
 mod init;
+mod needs;
 mod pull;
 mod round;
 mod sandbox;

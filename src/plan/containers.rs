@@ -7,46 +7,19 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Container as ContainerSpec;
 
 use super::deadline::{self, Deadline};
-use super::ending::Stop;
+use super::needs::{Need, Needs};
 use super::round::Round;
 use super::sandbox::{self, Footing};
 use super::stop::{self, Quiet};
-use super::{History, Init, Outlook, Plan, Situation, StartContainer, StartHook, Step, Waiting, gate, init};
+use super::{History, Init, Outlook, Plan, Situation, StartContainer, StartHook, Step, Waiting, init};
 use crate::backoff::Backoff;
 use crate::duration::format_duration;
 use crate::observed::{Container, ContainerState, Observed};
-use crate::order::{Gate, Unmet};
+use crate::order::Gate;
 use crate::pod::restart::{AfterExit, RestartPolicy, after_exit, outlives_sandbox, runs_once_per_sandbox};
 use crate::pod::{ContainerId, ContainerRef, Pod, SandboxId, annotations};
 use crate::probe::check::probe_of;
 use crate::probe::target::Verdicts;
-use crate::probe::threshold::Kind;
-
-/// What one container needs.
-pub(super) enum Need {
-    /// It runs as wanted.
-    Nothing,
-    /// It ended, and the policy says that this was that.
-    Done,
-    /// It ended for good in a sandbox that is no more: if the pod goes on in another one, so does this.
-    Spent { attempt: u32, crashes: u32 },
-    /// It should be started.
-    Start { attempt: u32, crashes: u32 },
-    /// It should be started, but not yet.
-    Wait(Duration, Waiting),
-    /// It should be started once its image is there, which is being pulled. What failed before is shown meanwhile.
-    Pulling(Option<Waiting>),
-    /// It runs, and is not what is wanted any more.
-    Replace,
-    /// It runs, and has not started before its hook is done.
-    Starting,
-    /// It runs, and must not: its hook failed.
-    Fail(Waiting),
-    /// It runs, and its startup probe has not succeeded yet.
-    NotStarted,
-    /// It runs, and is to be restarted: this probe failed. The probe may have a grace period of its own.
-    Unhealthy { probe: Kind, policy: RestartPolicy, grace: Option<i64> },
-}
 
 /// What one pod's containers are judged by.
 pub(super) struct Judge<'a> {
@@ -63,75 +36,6 @@ pub(super) struct Judge<'a> {
     pub(super) ready: Option<&'a SandboxId>,
     /// The round to be in.
     pub(super) round: Round<'a>,
-}
-
-/// What containers were found to need.
-#[derive(Default)]
-pub(super) struct Needs<'a> {
-    starts: Vec<(ContainerRef, Vec<&'a Container>, u32, u32)>,
-    /// These are to end.
-    ended: Vec<Stop<'a>>,
-    wake_in: Option<Duration>,
-    waiting: BTreeMap<String, Waiting>,
-}
-
-impl<'a> Needs<'a> {
-    /// Notes what a container needs.
-    pub(super) fn note(&mut self, which: ContainerRef, name: &str, found: Vec<&'a Container>, need: Need) {
-        match need {
-            Need::Nothing | Need::Done | Need::Spent { .. } | Need::NotStarted => {}
-            Need::Wait(left, waiting) => {
-                self.wait(left);
-                self.waiting.insert(name.to_owned(), waiting);
-            }
-            Need::Pulling(waiting) => {
-                self.waiting.extend(waiting.map(|waiting| (name.to_owned(), waiting)));
-            }
-            Need::Start { attempt, crashes } => self.starts.push((which, found, attempt, crashes)),
-            Need::Replace => self.ended.extend(found.first().map(|c| Stop::own(c))),
-            Need::Starting => {
-                let waiting =
-                    Waiting { reason: "ContainerCreating".into(), message: "the postStart hook runs".into() };
-                self.waiting.insert(name.to_owned(), waiting);
-            }
-            Need::Fail(waiting) => {
-                self.waiting.insert(name.to_owned(), waiting);
-                self.ended.extend(found.first().map(|c| Stop::own(c)));
-            }
-            Need::Unhealthy { probe, policy, grace } => {
-                self.ended.extend(found.first().map(|c| Stop::unhealthy(c, probe, policy, grace)));
-            }
-        }
-    }
-
-    /// What would start waits for a sandbox that cannot be made, and says why.
-    fn wait_for_sandbox(&mut self, pod: &Pod, history: &History) -> Option<Waiting> {
-        let failure = history.sandbox.as_ref()?;
-        let message = format!("{}: {}", failure.waiting.reason, failure.waiting.message);
-        for (which, ..) in &self.starts {
-            if let Some(spec) = pod.container(*which) {
-                let waiting = Waiting { reason: "ContainerCreating".into(), message: message.clone() };
-                self.waiting.insert(spec.name.clone(), waiting);
-            }
-        }
-        Some(failure.waiting.clone())
-    }
-
-    /// What would start, now or after the others, waits for other pods.
-    fn wait_for_pods(&mut self, pod: &Pod, observed: &Observed, unmet: &[Unmet], left: Duration) {
-        self.wait(left);
-        let due = |which, spec: &ContainerSpec| {
-            self.starts.iter().any(|(start, ..)| *start == which)
-                || observed.containers_of(pod, &spec.name).is_empty()
-        };
-        let names = pod.containers().filter(|(which, spec)| due(*which, spec)).map(|(_, spec)| &spec.name);
-        let waiting = gate::waiting(pod, unmet);
-        self.waiting.extend(names.map(|name| (name.clone(), waiting.clone())));
-    }
-
-    fn wait(&mut self, left: Duration) {
-        self.wake_in = Some(self.wake_in.map_or(left, |sooner| sooner.min(left)));
-    }
 }
 
 /// How crash loops of a pod wait: an annotation of its own lowers the node's cap.

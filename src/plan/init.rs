@@ -4,7 +4,8 @@
 //! initialised, whatever became of the init containers since.
 
 use super::Init;
-use super::containers::{Judge, Need, Needs};
+use super::containers::Judge;
+use super::needs::{Need, Needs};
 use crate::observed::{Container, ContainerState};
 use crate::pod::restart::{AfterExit, RestartPolicy, after_exit};
 use crate::pod::{ContainerRef, is_sidecar};
