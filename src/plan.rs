@@ -143,6 +143,8 @@ pub enum Step {
     CreateSandbox {
         /// Counts the sandboxes of one UID.
         attempt: u32,
+        /// The first containers to start in it, whose images are seen to meanwhile.
+        images: Vec<ContainerRef>,
     },
     /// Start a container of the wanted pod in its ready sandbox.
     StartContainer(StartContainer),

@@ -340,7 +340,8 @@ impl Worker {
                 removed
             }
             (Step::RemoveSandbox(id), _) => runtime.cri.remove_pod_sandbox(id).await.map_err(StepError::from),
-            (Step::CreateSandbox { attempt }, Want::Run(pod)) => {
+            (Step::CreateSandbox { attempt, images }, Want::Run(pod)) => {
+                images.iter().for_each(|which| self.fetch_image(pod, *which, *attempt));
                 return self.create_sandbox(pod, *attempt).await;
             }
             (Step::StartContainer(start), Want::Run(pod)) => {

@@ -150,7 +150,7 @@ pub(super) fn plan_run(pod: &Pod, situation: &Situation<'_>, others: &[SandboxId
             }
         }
         // Somebody must be due before a sandbox is worth making.
-        Footing::Missing { .. } if finished || needs.starts.is_empty() => {}
+        Footing::Missing { .. } if finished || needs.starts.is_empty() && !needs.pulls => {}
         Footing::Missing { attempt } => match situation.gate {
             Gate::Shut { unmet, left } => needs.wait_for_pods(pod, observed, unmet, *left),
             Gate::Open(_) => {
@@ -160,7 +160,8 @@ pub(super) fn plan_run(pod: &Pod, situation: &Situation<'_>, others: &[SandboxId
                     Some(left) => needs.wait(left),
                     None => {
                         steps = stop::plan_release(observed, |_, _| true);
-                        steps.push(Step::CreateSandbox { attempt });
+                        let images = needs.starts.iter().map(|(which, ..)| *which).collect();
+                        steps.push(Step::CreateSandbox { attempt, images });
                     }
                 }
             }

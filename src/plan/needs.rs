@@ -43,6 +43,8 @@ pub(super) enum Need {
 #[derive(Default)]
 pub(super) struct Needs<'a> {
     pub(super) starts: Vec<(ContainerRef, Vec<&'a Container>, u32, u32)>,
+    /// The image of one that is to start is being pulled.
+    pub(super) pulls: bool,
     /// These are to end.
     pub(super) ended: Vec<Stop<'a>>,
     pub(super) wake_in: Option<Duration>,
@@ -59,6 +61,7 @@ impl<'a> Needs<'a> {
                 self.waiting.insert(name.to_owned(), waiting);
             }
             Need::Pulling(waiting) => {
+                self.pulls = true;
                 self.waiting.extend(waiting.map(|waiting| (name.to_owned(), waiting)));
             }
             Need::Start { attempt, crashes } => self.starts.push((which, found, attempt, crashes)),

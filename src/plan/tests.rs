@@ -169,7 +169,7 @@ fn words(plan: &Plan) -> Vec<String> {
             Step::RemoveContainer(c) => format!("rm {}", c.id),
             Step::RemoveInstance(uid) => format!("rm-instance {uid}"),
             Step::RemoveSandbox(id) => format!("rm-sandbox {id}"),
-            Step::CreateSandbox { attempt } => format!("create-sandbox {attempt}"),
+            Step::CreateSandbox { attempt, .. } => format!("create-sandbox {attempt}"),
             Step::StartContainer(s) => {
                 format!("start {} #{} in {} after {}", place(s.container), s.attempt, s.sandbox, s.crashes)
             }

@@ -11,10 +11,9 @@ use super::errands::{Outcome, Whose};
 use super::start::{error_code, kind_of};
 use super::{Next, Worker};
 use crate::metrics::ContainerType;
-use crate::observed::Sandbox;
 use crate::plan::{PullFailure, PullPermit, PullRecord, Waiting};
 use crate::pod::{ContainerRef, Pod};
-use crate::runtime::{ImageError, chain};
+use crate::runtime::{Image, ImageError, chain};
 use crate::state::{Durability, StateError, Store};
 
 impl Worker {
@@ -23,20 +22,23 @@ impl Worker {
         self.history.pulls.get(container).map_or(PullPermit::Pull, |failure| failure.permit(Timestamp::now()))
     }
 
-    /// Begins to pull the image of a container to be.
-    pub(super) fn begin_pull(
-        &mut self,
-        pod: &Arc<Pod>,
-        which: ContainerRef,
-        name: String,
-        sandbox: &Sandbox,
-    ) {
-        self.history.pulling.insert(name.clone());
-        let (runtime, pod, sandbox) = (self.context.runtime.clone(), pod.clone(), sandbox.clone());
+    /// Looks for the image of a container to be, and pulls it if it is not there, for the pod's sandbox of this attempt.
+    /// Does nothing if that goes on already, or was done.
+    pub(super) fn fetch_image(&mut self, pod: &Arc<Pod>, which: ContainerRef, attempt: u32) {
+        // A plan names containers of the pod that it was made for.
+        let Some(spec) = pod.container(which) else { return };
+        let name = spec.name.clone();
+        if self.pulled.contains_key(&name) || !self.history.pulling.insert(name.clone()) {
+            return;
+        }
+        let (runtime, pod, permit) = (self.context.runtime.clone(), pod.clone(), self.pull_permit(&name));
         self.errands.begin(Whose::ToBe(name), async move {
-            // A plan names containers of the pod that it was made for.
             let Some(spec) = pod.container(which) else { return Outcome::Pulled(Err(ImageError::Absent)) };
-            Outcome::Pulled(runtime.pull_image(&pod, spec, &sandbox).await)
+            Outcome::Pulled(match runtime.look_for_image(spec, permit).await {
+                Ok(Image::Present(image)) => Ok(image),
+                Ok(Image::ToBePulled) => runtime.pull_image(&pod, spec, attempt).await,
+                Err(error) => Err(error),
+            })
         });
     }
 

@@ -81,7 +81,7 @@ impl Worker {
                 created
             }
             Ok(None) => {
-                self.begin_pull(pod, start.container, name, sandbox);
+                self.fetch_image(pod, start.container, sandbox.attempt);
                 return Err(Next::Again);
             }
             Err(error) => return self.image_failed(pod, &name, kind, error).await,

@@ -24,7 +24,6 @@ use crate::cri::proto::{AuthConfig, PodSandboxConfig};
 use crate::image::keyring::Credential;
 use crate::image::name::ImageName;
 use crate::image::provider::Provider;
-use crate::observed::Sandbox;
 use crate::plan::{PullPermit, Waiting};
 use crate::pod::Pod;
 use crate::pod::priority::priority;
@@ -183,7 +182,8 @@ impl Runtime {
         }
     }
 
-    /// Waits for a turn and pulls a container's image, unless it comes meanwhile. Returns the runtime's reference.
+    /// Waits for a turn and pulls a container's image, unless it comes meanwhile, for the pod's sandbox of this attempt.
+    /// Returns the runtime's reference.
     ///
     /// # Errors
     /// When there is none.
@@ -191,7 +191,7 @@ impl Runtime {
         &self,
         pod: &Pod,
         container: &Container,
-        sandbox: &Sandbox,
+        attempt: u32,
     ) -> Result<String, ImageError> {
         let wanted = Wanted::of(container)?;
         let Wanted { written, reference, repository, policy } = &wanted;
@@ -213,7 +213,7 @@ impl Runtime {
             return Ok(found);
         }
         let config = self
-            .sandbox_config(pod, sandbox.attempt)
+            .sandbox_config(pod, attempt)
             .await
             .map_err(|error| StartError::step("CreateContainerConfigError", &error))?;
         info!(pod = %pod.name, image = written, "pulling image");

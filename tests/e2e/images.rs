@@ -301,6 +301,24 @@ fn several_images_at_a_time_and_an_edit_interrupts_a_pull() {
 }
 
 #[test]
+fn an_image_is_pulled_once_while_there_is_no_sandbox_yet() {
+    let rig = Rig::new();
+    let registry = Registry::start(&rig, Access::Open);
+    let image = registry.push("early:1");
+    let agent = rig.start_agent(&["-v=4"]);
+    let pod = pod_of("early", &image, "imagePullPolicy: Always");
+    // A sandbox that cannot be made, for as long as need be.
+    rig.write_manifest("early.yaml", &pod.replace("spec:\n", "spec:\n  runtimeClassName: kata\n"));
+    rig.wait("the image to come", || rig.ctr(&["images", "ls", "-q"]).contains(&image));
+    rig.wait("the sandbox to be tried again", || agent.log_lines_with("CreateSandbox").len() > 1);
+    assert_eq!(pulls(&agent), 1, "{}", agent.log());
+    assert!(rig.sandboxes().is_empty());
+    let (reason, message) = waiting(&rig, "early");
+    assert_eq!(reason, "ContainerCreating");
+    assert!(message.contains("the container runtime has no such handler"), "{message}");
+}
+
+#[test]
 fn a_pull_that_takes_too_long_has_failed() {
     let rig = Rig::new();
     let _gate = Gate::closed(&rig);

@@ -58,3 +58,27 @@ fn what_failed_before_is_shown_until_the_pull_is_over() {
     assert_eq!(plan.waiting["a"].reason, "ImagePullBackOff");
     assert!(plan.steps.is_empty());
 }
+
+#[test]
+fn images_of_the_first_to_start_are_seen_to_while_the_sandbox_is_made() {
+    let mains = || pod_with("p", "u", "Always", &["a", "b"]);
+    let with_init = || {
+        let mut pod = mains();
+        pod.spec.init_containers = Some(pod_with("p", "u", "Always", &["setup"]).spec.containers);
+        pod
+    };
+    let main = |place| ContainerRef::Main(place);
+    let rows = [
+        ("all that start", mains(), "", vec![main(0), main(1)]),
+        ("the one before is pulled: its sandbox is made, and the next waits", mains(), "a", vec![]),
+        ("the one after is pulled", mains(), "b", vec![main(0)]),
+        ("those after an init container come later", with_init(), "", vec![ContainerRef::Init(0)]),
+        ("an init container is pulled", with_init(), "setup", vec![]),
+    ];
+    for (name, pod, pulling, images) in rows {
+        let pulling = if pulling.is_empty() { BTreeSet::new() } else { [pulling.to_owned()].into() };
+        let history = History { pulling, ..History::default() };
+        let plan = planned(&Want::Run(Arc::new(pod)), &Observed::default(), &history, at(1_000));
+        assert_eq!(plan.steps, [Step::CreateSandbox { attempt: 0, images }], "{name}");
+    }
+}

@@ -105,7 +105,7 @@ impl Simulated {
                 seen.sandboxes.retain(|s| s.id != *id);
             }
             (_, Want::Stop) => panic!("starts something while stopping: {step:?}"),
-            (Step::CreateSandbox { attempt }, Want::Run(pod)) => {
+            (Step::CreateSandbox { attempt, .. }, Want::Run(pod)) => {
                 assert!(!self.record.has_completed(pod), "what completed needs no sandbox");
                 let new = Sandbox {
                     hash: Some(pod.hash.clone()),
