@@ -230,13 +230,12 @@ async fn run_sync_loop(
             news.for_each(log_refusal);
             refused = state.refusals().to_vec();
         }
-        let next = state.view();
-        if !Arc::ptr_eq(&next.verdicts, &verdicts) {
-            tell_verdicts(&verdicts, &next.verdicts, &context.runtime.metrics);
-            verdicts = next.verdicts.clone();
+        if !Arc::ptr_eq(state.verdicts(), &verdicts) {
+            tell_verdicts(&verdicts, state.verdicts(), &context.runtime.metrics);
+            verdicts = state.verdicts().clone();
         }
         // Published before it is acted upon: housekeeping relies on it.
-        view.publish(next);
+        view.update(|view| state.show(view));
         for command in commands {
             match command {
                 Command::Tell(name, wish) => {

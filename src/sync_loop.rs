@@ -97,6 +97,8 @@ pub struct SyncLoop {
     wishes: u64,
     /// What an earlier agent remembered of pods that no worker has looked at yet.
     remembered: BTreeMap<PodName, Remembered>,
+    /// Pods that may look other than they were last shown.
+    changed: BTreeSet<PodName>,
 }
 
 /// What the loop knows of one worker.
@@ -108,6 +110,15 @@ struct Worker {
     status: Option<Arc<PodStatus>>,
     seen: Fingerprint,
     running: bool,
+}
+
+impl Worker {
+    /// What is shown of its pod, if that is known.
+    fn shown(&self) -> Option<PodView> {
+        let pod = self.pod.clone()?;
+        let status = self.status.clone().unwrap_or_else(|| Arc::new(pending()));
+        Some(PodView { pod, status, running: self.running })
+    }
 }
 
 impl SyncLoop {
@@ -124,6 +135,7 @@ impl SyncLoop {
             refusals: Vec::new(),
             wishes: 0,
             remembered: BTreeMap::new(),
+            changed: BTreeSet::new(),
         }
     }
 
@@ -152,19 +164,23 @@ impl SyncLoop {
         }
     }
 
-    /// What the agent shows of itself now.
-    pub fn view(&self) -> View {
-        let pods = self.workers.iter().filter_map(|(name, worker)| {
-            let pod = worker.pod.clone()?;
-            let status = worker.status.clone().unwrap_or_else(|| Arc::new(pending()));
-            Some((name.clone(), PodView { pod, status, running: worker.running }))
-        });
-        View {
-            pods: pods.collect(),
-            verdicts: self.verdicts.clone(),
-            runtime: self.runtime.clone(),
-            settled: self.listed.is_some() && self.config.all_settled(),
+    /// Brings a view up to date that was shown before, or an empty one: a node may hold many pods, and few of them change
+    /// at a time.
+    pub fn show(&mut self, view: &mut View) {
+        for name in std::mem::take(&mut self.changed) {
+            match self.workers.get(&name).and_then(Worker::shown) {
+                Some(pod) => drop(view.pods.insert(name, pod)),
+                None => drop(view.pods.remove(&name)),
+            }
         }
+        view.verdicts = self.verdicts.clone();
+        view.runtime = self.runtime.clone();
+        view.settled = self.listed.is_some() && self.config.all_settled();
+    }
+
+    /// What became of every manifest.
+    pub fn verdicts(&self) -> &Arc<[Verdict]> {
+        &self.verdicts
     }
 
     fn on_config(&mut self, snapshot: Snapshot) -> Vec<Command> {
@@ -220,6 +236,7 @@ impl SyncLoop {
                 if let Some(worker) = self.workers.get_mut(&pod) {
                     worker.seen = seen;
                     worker.running = running;
+                    self.changed.insert(pod);
                     // A report on an earlier version says nothing about the one that is wanted now.
                     if let Some((shown, status)) = status
                         && worker.pod.as_ref().is_some_and(|pod| pod.same_as(&shown))
@@ -233,6 +250,7 @@ impl SyncLoop {
                 // A wish that crossed the report keeps the worker, whatever it is.
                 if self.workers.get(&pod).is_some_and(|worker| worker.wish.number == number) {
                     self.workers.remove(&pod);
+                    self.changed.insert(pod.clone());
                     self.held.remove(&pod);
                     if let Some(list) = &mut self.listed {
                         list.remove(&pod);
@@ -326,6 +344,7 @@ impl SyncLoop {
     /// Notes a wish, which is still to be told.
     fn wish(&mut self, name: PodName, want: Want) -> PodName {
         self.wishes += 1;
+        self.changed.insert(name.clone());
         let wish = Wish { number: self.wishes, want, unmet: Vec::new() };
         let remembered = self.remembered.remove(&name);
         let worker = self.workers.entry(name.clone()).or_insert_with(|| Worker {

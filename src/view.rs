@@ -3,7 +3,7 @@
 mod verdict;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use k8s_openapi::api::core::v1::PodStatus;
 
@@ -54,12 +54,12 @@ pub struct Published(Arc<RwLock<Arc<View>>>);
 impl Published {
     /// The newest view.
     pub fn load(&self) -> Arc<View> {
-        // A poisoned lock still holds a whole view: publishing is one assignment.
-        self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+        // An agent that panics ends: a poisoned lock is never seen.
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Replaces the view.
-    pub fn publish(&self, view: View) {
-        *self.0.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = Arc::new(view);
+    /// Changes the view, for all who load it from now on. Copies it only if somebody still reads it.
+    pub fn update(&self, change: impl FnOnce(&mut View)) {
+        change(Arc::make_mut(&mut self.0.write().unwrap_or_else(PoisonError::into_inner)));
     }
 }

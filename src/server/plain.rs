@@ -235,7 +235,7 @@ mod tests {
 
     fn started(port: Port, health: HealthCheck) -> Listening {
         let view = Published::default();
-        view.publish(reference_view());
+        view.update(|view| *view = reference_view());
         let endpoints = Endpoints {
             port,
             view,

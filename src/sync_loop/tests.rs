@@ -41,6 +41,19 @@ fn synced(pod: &Arc<Pod>, ids: &[(&str, bool)]) -> Event {
     })
 }
 
+impl SyncLoop {
+    /// All that there is to show.
+    fn view(&self) -> View {
+        let pods = self.workers.iter().filter_map(|(name, worker)| Some((name.clone(), worker.shown()?)));
+        View {
+            pods: pods.collect(),
+            verdicts: self.verdicts.clone(),
+            runtime: self.runtime.clone(),
+            settled: self.listed.is_some() && self.config.all_settled(),
+        }
+    }
+}
+
 /// What a command says, numbers aside.
 #[derive(Debug, PartialEq)]
 enum Said {
@@ -316,5 +329,41 @@ fn a_late_report_on_an_earlier_version_of_a_fixed_uid_is_not_the_next_ones() {
     for (report, phase) in [(&before, "Pending"), (&edited, "Running")] {
         state.handle(synced(report, &[("s", true)]));
         assert_eq!(state.view().pods[&name("a")].status.phase.as_deref(), Some(phase), "{}", report.hash);
+    }
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::test_runner::Config { failure_persistence: None, ..Default::default() })]
+
+    /// However seldom it is shown.
+    #[test]
+    fn a_view_that_is_brought_up_to_date_shows_all(
+        turns in proptest::collection::vec((0..6_u8, 0..3_usize, proptest::bool::ANY, proptest::bool::ANY), 1..60),
+    ) {
+        let names = ["a", "b", "c"];
+        let (mut state, mut kept) = (SyncLoop::new([Source::File]), View::default());
+        let mut pods: BTreeMap<_, Arc<Pod>> = BTreeMap::new();
+        for (turn, which, is_so, shown) in turns {
+            let pod = pods.get(names[which]).cloned();
+            let event = match (turn, pod) {
+                (0 | 1, _) => {
+                    match is_so {
+                        true => drop(pods.insert(names[which], wanted(names[which], &turn.to_string()))),
+                        false => drop(pods.remove(names[which])),
+                    }
+                    config(&pods.values().collect::<Vec<_>>(), true)
+                }
+                (2, Some(pod)) => synced(&pod, &[("s", is_so)]),
+                (3, Some(pod)) => told(&pod, "Pending", is_so),
+                (4, None) if state.workers.contains_key(&name(names[which])) => gone(&state, names[which]),
+                (5, _) if is_so => Event::Pleg(PlegEvent::Down("gone".into())),
+                _ => listed(&[(names[which], is_so.then_some(Source::File), &[("s", true)])]),
+            };
+            state.handle(event);
+            if shown {
+                state.show(&mut kept);
+                proptest::prop_assert_eq!(format!("{kept:?}"), format!("{:?}", state.view()));
+            }
+        }
     }
 }
