@@ -34,6 +34,7 @@ use std::process::ExitCode;
 
 use contestant::{Contestant, LIMIT, LIMIT_AT, RKUBELET, contestants};
 use figures::{Kind, Samples};
+use rig::Machine;
 use scenarios::Run;
 use settings::Settings;
 
@@ -58,8 +59,10 @@ fn main() -> ExitCode {
         samples.read_csv(&fs::read_to_string(target.join("samples.csv")).unwrap_or_default());
     }
     let mut bench = Bench { settings, samples, failures: 0 };
+    Machine::keep_directories();
     bench.measure(&contestants);
     let curve = bench.curve(&contestants);
+    Machine::remove_directories();
     bench.tell(&target, &curve);
     if bench.failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

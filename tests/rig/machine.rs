@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Once;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
 
 use rustix::process::Pid;
@@ -17,6 +17,8 @@ use super::cgroups::{self, Cgroups};
 use super::{NODE, NODE_IP};
 
 const PREFIX: &str = "rkubelet-rig-";
+/// Whether directories outlive their machines: see [`Machine::keep_directories`].
+static KEEPS_DIRECTORIES: AtomicBool = AtomicBool::new(false);
 
 /// A set of namespaces with a first process: see [the rig](super).
 pub(crate) struct Machine {
@@ -97,6 +99,22 @@ impl Machine {
         })
     }
 
+    /// Leaves the directories of machines that end, until [`Machine::remove_directories`]: for minutes after files were
+    /// removed, ext4 takes longer to make new ones, which whoever is measured next would pay for.
+    pub(crate) fn keep_directories() {
+        KEEPS_DIRECTORIES.store(true, Ordering::Relaxed);
+    }
+
+    /// Removes the directories that were kept.
+    pub(crate) fn remove_directories() {
+        let own = format!("{PREFIX}{}-", std::process::id());
+        for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().starts_with(&own) {
+                fs::remove_dir_all(entry.path()).expect("remove the directory of a machine");
+            }
+        }
+    }
+
     /// Removes what test processes that were killed left behind.
     pub(crate) fn sweep() {
         cgroups::sweep(is_dead);
@@ -120,7 +138,9 @@ impl Drop for Machine {
         }
         let _ = self.unshare.wait();
         let mut left = self.cgroups.remove().err();
-        if let Err(error) = fs::remove_dir_all(&self.dir) {
+        if !KEEPS_DIRECTORIES.load(Ordering::Relaxed)
+            && let Err(error) = fs::remove_dir_all(&self.dir)
+        {
             left.get_or_insert_default().push_str(&format!("; {}: {error}", self.dir.display()));
         }
         if let Some(left) = left {
