@@ -2,6 +2,8 @@
 //!
 //! One inotify instance, whatever is watched. Directories are watched by their real paths, each once.
 
+mod interest;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -9,20 +11,19 @@ use std::time::{Duration, Instant};
 
 use async_channel::{Receiver, Sender};
 use futures_lite::future;
-use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind, RenameMode};
+use notify::event::{AccessKind, AccessMode, EventKind};
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use smol::Timer;
 use tracing::{info, warn};
 
-use super::places::{Meaning, Places};
+use super::places::Places;
 use super::scan::{self, Writers};
+use interest::{Hint, Interest};
 
 /// How long after its last write a file that is still open is left alone.
 const WRITING: Duration = Duration::from_secs(10);
 /// How long to wait for more after an event that says little, or where a second file belongs to the first.
 const SETTLE: Duration = Duration::from_millis(100);
-/// How many directories are watched at most; links into more of them are left to the rescan.
-const MAX_WATCHED: usize = 64;
 
 /// What inotify told.
 #[derive(Debug)]
@@ -30,76 +31,6 @@ enum Told {
     Event(EventKind, PathBuf),
     /// Events were lost, by an overflow of the queue: anything may have happened.
     Lost,
-}
-
-/// What an event says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Hint {
-    /// Look at once.
-    Look,
-    /// Look soon: more is likely to follow.
-    LookSoon,
-    /// This file is being written to.
-    Writing(PathBuf),
-    /// This file is whole again.
-    Whole(PathBuf),
-    /// This file is gone; another may be on its way.
-    Gone(PathBuf),
-    /// A path leads elsewhere, or a directory is gone: what is watched must be found anew.
-    Moved,
-}
-
-/// What is of interest in the directories that are watched.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Interest {
-    /// The directory of the manifests, by its real path.
-    directory: Option<PathBuf>,
-    places: Places,
-}
-
-impl Interest {
-    /// What an event says; `None` if it is nobody's business.
-    fn hint(&self, kind: &EventKind, path: &Path) -> Option<Hint> {
-        let is_watched =
-            |path: &Path| self.directory.as_deref() == Some(path) || self.places.contains_key(path);
-        if is_watched(path) {
-            match kind {
-                EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_)) => return Some(Hint::Moved),
-                EventKind::Access(_) => return None,
-                _ if self.directory.as_deref() == Some(path) => return Some(Hint::Look),
-                _ => {}
-            }
-        }
-        let (directory, name) = (path.parent()?, path.file_name()?);
-        let meaning = self.places.get(directory).and_then(|names| names.get(name));
-        if meaning == Some(&Meaning::Way) && !matches!(kind, EventKind::Access(_)) {
-            return Some(Hint::Moved);
-        }
-        let name = name.to_string_lossy();
-        // `..data` and its like: links of manifests lead through them.
-        let of_interest = scan::is_name_of_interest(&name) || name.starts_with("..");
-        if meaning.is_none() && !(self.directory.as_deref() == Some(directory) && of_interest) {
-            return None;
-        }
-        match kind {
-            EventKind::Access(AccessKind::Close(AccessMode::Write))
-            | EventKind::Modify(ModifyKind::Name(RenameMode::To)) => Some(Hint::Whole(path.to_owned())),
-            EventKind::Modify(ModifyKind::Name(_)) | EventKind::Remove(_) => {
-                Some(Hint::Gone(path.to_owned()))
-            }
-            // Our own reading opens files.
-            EventKind::Access(_) => None,
-            EventKind::Modify(ModifyKind::Data(_)) => Some(Hint::Writing(path.to_owned())),
-            EventKind::Modify(ModifyKind::Metadata(_)) => Some(Hint::Look),
-            _ => Some(Hint::LookSoon),
-        }
-    }
-
-    /// The directories to watch.
-    fn directories(&self) -> BTreeSet<&Path> {
-        let places = self.places.keys().map(PathBuf::as_path);
-        self.directory.as_deref().into_iter().chain(places).take(MAX_WATCHED).collect()
-    }
 }
 
 /// The watch, and what it has told.
@@ -296,58 +227,10 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
-    use notify::event::{CreateKind, DataChange, MetadataKind, RemoveKind};
+    use notify::event::{DataChange, ModifyKind, RemoveKind};
 
     use super::*;
 
-    #[test]
-    fn what_events_say() {
-        let file = || PathBuf::from("/d/a.yaml");
-        let close = EventKind::Access(AccessKind::Close(AccessMode::Write));
-        let write = EventKind::Modify(ModifyKind::Data(DataChange::Any));
-        let rename = EventKind::Modify(ModifyKind::Name(RenameMode::To));
-        let metadata = EventKind::Modify(ModifyKind::Metadata(MetadataKind::Any));
-        let create = EventKind::Create(CreateKind::File);
-        let cases = [
-            (close, "/d/a.yaml", Some(Hint::Whole(file()))),
-            (EventKind::Access(AccessKind::Open(AccessMode::Any)), "/d/a.yaml", None),
-            (EventKind::Access(AccessKind::Close(AccessMode::Read)), "/d/a.yaml", None),
-            (create, "/d/a.yaml", Some(Hint::LookSoon)),
-            (write, "/d/a.yaml", Some(Hint::Writing(file()))),
-            (rename, "/d/a.yaml", Some(Hint::Whole(file()))),
-            (rename, "/d/..data", Some(Hint::Whole("/d/..data".into()))),
-            (metadata, "/d/a.yaml", Some(Hint::Look)),
-            (EventKind::Modify(ModifyKind::Name(RenameMode::From)), "/d/a.yaml", Some(Hint::Gone(file()))),
-            (EventKind::Remove(RemoveKind::File), "/d/a.yaml", Some(Hint::Gone(file()))),
-            (close, "/d/a.yaml.minisig", Some(Hint::Whole("/d/a.yaml.minisig".into()))),
-            (close, "/d/notes.minisig", None),
-            (close, "/d/notes.log", None),
-            (write, "/d/.a.yaml.swp", None),
-            (metadata, "/d", Some(Hint::Look)),
-            (EventKind::Remove(RemoveKind::Folder), "/d", Some(Hint::Moved)),
-            (rename, "/d", Some(Hint::Moved)),
-            // What the path depends on elsewhere.
-            (rename, "/etc/link", Some(Hint::Moved)),
-            (create, "/etc/link", Some(Hint::Moved)),
-            (close, "/etc/other", None),
-            (create, "/etc/a.yaml", None),
-            (close, "/t/target", Some(Hint::Whole("/t/target".into()))),
-            (write, "/t/target", Some(Hint::Writing("/t/target".into()))),
-            (metadata, "/t", None),
-            (EventKind::Remove(RemoveKind::Folder), "/t", Some(Hint::Moved)),
-        ];
-        let names = |name: &str, meaning| BTreeMap::from([(name.into(), meaning)]);
-        let interest = Interest {
-            directory: Some("/d".into()),
-            places: Places::from([
-                ("/etc".into(), names("link", Meaning::Way)),
-                ("/t".into(), names("target", Meaning::Contents)),
-            ]),
-        };
-        for (kind, path, expect) in cases {
-            assert_eq!(interest.hint(&kind, Path::new(path)), expect, "{kind:?} {path}");
-        }
-    }
     #[test]
     fn what_was_told_since_the_wait_counts_for_the_reading() {
         let file = PathBuf::from("/d/a.yaml");
