@@ -201,11 +201,13 @@ impl State {
         }
         let writers = self.watch.writers();
         let began = Instant::now();
-        let (mut reading, known) = scan::read(path, was_single, self.rules, &self.known, &writers);
+        let (mut reading, mut known) = scan::read(path, was_single, self.rules, &self.known, &writers);
         let ended = Instant::now();
         let mut next = if identity.is_none() { MISSING } else { self.source.rescan };
         let mut evidence = Evidence::Same;
         if let Reading::Files(found) = &mut reading {
+            let disturbed = self.watch.disturbed(&found.read);
+            found.disregard(&disturbed, &mut known);
             if found.unfinished {
                 next = next.min(scan::QUIET);
             }

@@ -253,6 +253,37 @@ fn editors_and_copies_give_exactly_the_updates_that_the_contents_call_for() {
 }
 
 #[test]
+fn a_file_that_is_written_over_and_over_is_never_read_by_halves() {
+    let rig = Rig::new();
+    let dir = rig.manifest_dir();
+    rig.write_manifest("pod.yaml", &manifest::idle("pod"));
+    let agent = rig.start_agent(&[NO_RESCAN]);
+    rig.wait_running("pod-node1", "main");
+    let before = rig.fingerprint();
+    let (pod, staged) = (dir.join("pod.yaml"), rig.dir().join("staged"));
+    fs::copy(&pod, &staged).expect("copy");
+    // Closed, which is a reason to read it, and cut short and begun anew so soon after that the reading may come in between.
+    shell(
+        &rig,
+        &format!(
+            "for turn in $(seq 120); do \
+               : >> {pod}; step=0; while [ $step -lt $((turn % 40)) ]; do step=$((step + 1)); done; \
+               exec 4> {pod}; \
+               if [ $((turn % 2)) = 0 ]; then sleep 0.01; cat {staged} >&4; \
+               else echo 'apiVersion: v1' >&4; sleep 0.01; tail -n +2 {staged} >&4; fi; \
+               exec 4>&-; sleep 0.06; \
+             done",
+            pod = pod.display(),
+            staged = staged.display(),
+        ),
+    );
+    settle(&rig, "later");
+    assert_eq!(refused(&agent, "pod.yaml"), 0, "half of a file was read\n{}", agent.log());
+    assert_eq!(accepted(&agent, "pod.yaml"), 1, "nothing was new\n{}", agent.log());
+    rig.assert_untouched(&before);
+}
+
+#[test]
 fn what_others_can_write_is_refused_unless_allowed() {
     let rig = Rig::new();
     let file = rig.manifest_dir().join("pod.yaml");

@@ -11,7 +11,7 @@ use std::fs::{self, Metadata};
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::access::{Role, distrust};
 use crate::signature::EXTENSION;
@@ -45,6 +45,27 @@ pub(super) struct Found {
     pub(super) missing: BTreeSet<PathBuf>,
     /// Some were left alone, since they were written to just now: look again soon.
     pub(super) unfinished: bool,
+    /// What was read, one after the other.
+    pub(super) read: Vec<Read>,
+}
+
+impl Found {
+    /// Takes what was read of these manifests for unread.
+    pub(super) fn disregard(&mut self, paths: &[PathBuf], known: &mut Known) {
+        for path in paths {
+            self.files.insert(path.clone(), FileReading::Unchanged);
+            known.read.remove(path);
+        }
+    }
+}
+
+/// A manifest that was read.
+#[derive(Debug)]
+pub(super) struct Read {
+    /// By its path in the directory.
+    pub(super) path: PathBuf,
+    /// The files that were opened for it, by their [`real`] paths, in this order.
+    pub(super) files: Vec<PathBuf>,
 }
 
 /// What files must be to be read.
@@ -91,7 +112,12 @@ enum Unfinished {
 
 /// The files as they were at the last reading.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Known(BTreeMap<PathBuf, Stamps>);
+pub(super) struct Known {
+    read: BTreeMap<PathBuf, Stamps>,
+    /// Files that were found empty, and since when. Whoever writes a file anew cuts it short first, and while that goes on,
+    /// there is neither an event nor a new time of its last change.
+    empty: BTreeMap<PathBuf, Instant>,
+}
 
 /// The directory to read: the path itself, or the one that holds the single file, which may be gone.
 pub(super) fn directory_of(path: &Path, was_single: bool) -> PathBuf {
@@ -133,7 +159,7 @@ pub(super) fn read(
     let directory = real(&directory_of(path, listed.single));
     let links: BTreeSet<PathBuf> = listed.links.into_iter().collect();
     let mut found = Found { subdirectories: listed.subdirectories, ..Found::default() };
-    let mut stamps = BTreeMap::new();
+    let mut now_known = Known::default();
     for path in listed.manifests {
         let is_linked = links.contains(&path);
         let real_path = |path: &Path| match path.file_name() {
@@ -149,18 +175,34 @@ pub(super) fn read(
             found.files.insert(path, FileReading::Unchanged);
             continue;
         }
-        let (reading, stamp) = match read_manifest(&path, rules, known.0.get(&path)) {
+        let (reading, stamp) = match read_manifest(&path, rules, known.read.get(&path)) {
             // Removed since it was listed.
             Ok(None) => continue,
             Ok(Some(read)) => read,
             Err(error) => (FileReading::Refused(format!("cannot be read: {error}")), None),
         };
+        if let FileReading::Contents(contents) = &reading
+            && contents.is_empty()
+        {
+            let since = known.empty.get(&path).copied().unwrap_or_else(Instant::now);
+            if since.elapsed() < writers.quiet {
+                now_known.empty.insert(path.clone(), since);
+                found.unfinished = true;
+                found.files.insert(path, FileReading::Unchanged);
+                continue;
+            }
+        }
         if let Some(stamp) = stamp {
-            stamps.insert(path.clone(), stamp);
+            now_known.read.insert(path.clone(), stamp);
+        }
+        if let FileReading::Contents(contents) = &reading {
+            let signature = contents.signature.as_ref().map(|_| real_path(&signature_of(&path)));
+            let files = [real_path(&path)].into_iter().chain(signature).collect();
+            found.read.push(Read { path: path.clone(), files });
         }
         found.files.insert(path, reading);
     }
-    (Reading::Files(found), Known(stamps))
+    (Reading::Files(found), now_known)
 }
 
 /// Only what ends as a manifest does, and is not hidden: editors and backups leave other names behind.

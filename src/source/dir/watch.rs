@@ -2,6 +2,7 @@
 //!
 //! One inotify instance, whatever is watched. Directories are watched by their real paths, each once.
 
+mod bell;
 mod interest;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,11 +18,14 @@ use smol::Timer;
 use tracing::{info, warn};
 
 use super::places::Places;
-use super::scan::{self, Writers};
+use super::scan::{self, Read, Writers};
+use bell::Bell;
 use interest::{Hint, Interest};
 
 /// How long after its last write a file that is still open is left alone.
 const WRITING: Duration = Duration::from_secs(10);
+/// How long to wait, after a reading, to be told of what happened before it.
+const HEARSAY: Duration = Duration::from_millis(100);
 /// How long to wait for more after an event that says little, or where a second file belongs to the first.
 const SETTLE: Duration = Duration::from_millis(100);
 
@@ -31,6 +35,8 @@ enum Told {
     Event(EventKind, PathBuf),
     /// Events were lost, by an overflow of the queue: anything may have happened.
     Lost,
+    /// Our own bell.
+    Bell,
 }
 
 /// The watch, and what it has told.
@@ -51,6 +57,7 @@ pub(super) struct Watch {
     look: Option<Instant>,
     /// How long the second file of a pair is waited for.
     pause: Duration,
+    bell: Option<Bell>,
     complained: bool,
 }
 
@@ -70,6 +77,7 @@ impl Watch {
             look: None,
             // The other one is likely to follow.
             pause: if pairs { SETTLE } else { Duration::ZERO },
+            bell: Bell::new(),
             complained: false,
         }
     }
@@ -110,6 +118,30 @@ impl Watch {
         Writers { writing, whole, gone, quiet: scan::QUIET }
     }
 
+    /// Those manifests of which it turns out that somebody wrote to them, or removed them, before they were read: they may
+    /// have been read by halves, and are looked at again. Blocking.
+    pub(super) fn disturbed(&mut self, read: &[Read]) -> Vec<PathBuf> {
+        if read.is_empty() {
+            return Vec::new();
+        }
+        let due = Instant::now() + HEARSAY;
+        let mut heard_all = self.watcher.is_none() || !self.bell.as_ref().is_some_and(Bell::ring);
+        let mut disturbed = BTreeSet::new();
+        loop {
+            let told = match heard_all {
+                true => self.told.try_recv().ok(),
+                false => smol::block_on(self.next(due)),
+            };
+            let Some(told) = told else { break };
+            heard_all |= matches!(told, Told::Bell);
+            if let Some(Hint::Writing(path) | Hint::Gone(path)) = self.hear(told) {
+                disturbed.insert(path);
+            }
+        }
+        let is_disturbed = |read: &&Read| read.files.iter().any(|file| disturbed.contains(file));
+        read.iter().filter(is_disturbed).map(|read| read.path.clone()).collect()
+    }
+
     /// Waits until there is a reason to look, or until the rescan is due.
     pub(super) async fn wait(&mut self, rescan: Duration) {
         let rescan = Instant::now() + rescan;
@@ -128,6 +160,7 @@ impl Watch {
                 Hint::Look
             }
             Told::Event(kind, path) => self.interest.hint(&kind, &path)?,
+            Told::Bell => return None,
         };
         let now = Instant::now();
         let look = match &hint {
@@ -195,23 +228,32 @@ impl Watch {
 
     fn start(&self) -> notify::Result<RecommendedWatcher> {
         let sender = self.sender.clone();
-        notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+        let bell = self.bell.as_ref().map(|bell| bell.path().to_owned());
+        let own_bell = bell.clone();
+        let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
             // The receiver lives as long as the watch.
             match event {
                 Ok(event) if !event.need_rescan() => {
-                    // Reading is nobody's business, and we do it ourselves all the time.
                     let close = EventKind::Access(AccessKind::Close(AccessMode::Write));
-                    if !event.kind.is_access() || event.kind == close {
-                        for path in event.paths {
-                            let _ = sender.try_send(Told::Event(event.kind, path));
-                        }
+                    for path in event.paths {
+                        let told = match Some(&path) == own_bell.as_ref() {
+                            true => Told::Bell,
+                            // Reading is nobody's business, and we do it ourselves all the time.
+                            false if event.kind.is_access() && event.kind != close => continue,
+                            false => Told::Event(event.kind, path),
+                        };
+                        let _ = sender.try_send(told);
                     }
                 }
                 _ => {
                     let _ = sender.try_send(Told::Lost);
                 }
             }
-        })
+        })?;
+        if let Some(bell) = bell {
+            watcher.watch(&bell, RecursiveMode::NonRecursive)?;
+        }
+        Ok(watcher)
     }
 
     /// The next event; none once `due` has come and all that piled up was heard.
@@ -279,5 +321,52 @@ mod tests {
         let due = watch.due(rescan);
         assert!(due <= Instant::now() + SETTLE, "the end of the writer");
         assert_eq!(watch.writers().whole.len(), 1);
+    }
+
+    #[test]
+    fn what_was_written_before_it_was_read_is_disturbed() {
+        let close = EventKind::Access(AccessKind::Close(AccessMode::Write));
+        let write = EventKind::Modify(ModifyKind::Data(DataChange::Any));
+        let remove = EventKind::Remove(RemoveKind::File);
+        let (a, b, signature) = ("/d/a.yaml", "/d/b.yaml", "/d/a.yaml.minisig");
+        let cases = [
+            ("nobody was there", vec![], vec![]),
+            ("cut short", vec![(write, a)], vec![a]),
+            ("written and closed meanwhile", vec![(write, a), (close, a)], vec![a]),
+            ("removed", vec![(remove, b)], vec![b]),
+            ("its signature is written", vec![(write, signature)], vec![a]),
+            ("both", vec![(write, b), (write, a)], vec![a, b]),
+            ("another's business", vec![(write, "/d/c.yaml")], vec![]),
+            ("whole before it was read", vec![(close, a)], vec![]),
+        ];
+        let read = |path: &str, files: &[&str]| Read {
+            path: path.into(),
+            files: files.iter().map(PathBuf::from).collect(),
+        };
+        for (name, told, expect) in cases {
+            let mut watch = Watch::new(true);
+            watch.interest.directory = Some("/d".into());
+            for (kind, path) in told {
+                watch.sender.try_send(Told::Event(kind, path.into())).unwrap();
+            }
+            let disturbed = watch.disturbed(&[read(a, &[a, signature]), read(b, &[b])]);
+            assert_eq!(disturbed, expect.into_iter().map(PathBuf::from).collect::<Vec<_>>(), "{name}");
+        }
+    }
+
+    /// With the kernel's own events, none of which has to be waited for.
+    #[test]
+    fn all_that_was_written_before_is_told_before_the_bell() {
+        let directory = tempfile::tempdir().unwrap();
+        let real = directory.path().canonicalize().unwrap();
+        let file = real.join("a.yaml");
+        let mut watch = Watch::new(false);
+        watch.follow(Some(real), Places::new());
+        let read = [Read { path: "a.yaml".into(), files: vec![file.clone()] }];
+        for turn in 0..100 {
+            assert!(watch.disturbed(&read).is_empty(), "turn {turn}");
+            std::fs::write(&file, "half").unwrap();
+            assert_eq!(watch.disturbed(&read), ["a.yaml"].map(PathBuf::from), "turn {turn}");
+        }
     }
 }

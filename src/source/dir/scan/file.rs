@@ -20,7 +20,7 @@ const TICK: Duration = Duration::from_millis(50);
 /// What was found of one file.
 #[derive(Debug)]
 pub(in crate::source::dir) enum FileReading {
-    /// The same as at the last reading.
+    /// The same as at the last reading, or to be taken for it.
     Unchanged,
     /// It was read.
     Contents(Contents),
@@ -41,6 +41,13 @@ pub(in crate::source::dir) struct Contents {
     pub(in crate::source::dir) mode: u32,
     /// When its inode last changed: which of two files is the older one.
     pub(in crate::source::dir) since: (i64, i64),
+}
+
+impl Contents {
+    /// There is nothing in the file, or in its signature.
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes.is_empty() || self.signature.as_ref().is_some_and(String::is_empty)
+    }
 }
 
 /// What tells a file that changed from one that did not.
