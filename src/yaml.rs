@@ -7,6 +7,7 @@
 //!
 //! Must not: panic or overflow the stack on any text, or grow far beyond the size of what it was given.
 
+mod key;
 mod limits;
 mod places;
 mod resolve;
@@ -18,6 +19,7 @@ use std::fmt;
 use serde::de::{self, DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
+use key::{Key, KeyNode};
 use limits::{Budget, check_text};
 use places::{Cursor, Search, places_at};
 use resolve::{number_from_f64, resolve_plain};
@@ -338,71 +340,6 @@ fn merge(map: &mut Map<String, Value>, value: Value) -> Result<(), &'static str>
             items.into_iter().try_for_each(|item| merge(map, item))
         }
         _ => Err(WHAT),
-    }
-}
-
-/// A key: a name, or the sign that merges another mapping.
-enum Key {
-    Name(String),
-    Merge,
-}
-
-/// Reads a key. Numbers and booleans become their usual spelling, as Kubernetes does it.
-struct KeyNode<'a> {
-    reader: &'a Reader<'a>,
-}
-
-impl KeyNode<'_> {
-    fn name<E: de::Error>(&self, value: Value) -> Result<Key, E> {
-        match value {
-            Value::String(name) => Ok(Key::Name(name)),
-            Value::Bool(_) | Value::Number(_) => Ok(Key::Name(value.to_string())),
-            _ => Err(E::custom("a key must be a string")),
-        }
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for KeyNode<'_> {
-    type Value = Key;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Key, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for KeyNode<'_> {
-    type Value = Key;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a key that is a string")
-    }
-
-    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Key, E> {
-        self.name(Value::Bool(value))
-    }
-
-    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Key, E> {
-        self.name(Value::from(value))
-    }
-
-    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Key, E> {
-        self.name(Value::from(value))
-    }
-
-    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Key, E> {
-        self.name(number_from_f64(value).unwrap_or_default())
-    }
-
-    fn visit_borrowed_str<E: de::Error>(self, value: &'de str) -> Result<Key, E> {
-        let style = self.reader.style(value)?;
-        if value == "<<" && style == Style::Plain {
-            return Ok(Key::Merge);
-        }
-        self.name(self.reader.string(value, style)?)
-    }
-
-    fn visit_str<E: de::Error>(self, value: &str) -> Result<Key, E> {
-        self.name(self.reader.string(value, Style::Quoted)?)
     }
 }
 
