@@ -50,7 +50,8 @@
 //! - [`image`]: names of images, and which credentials suit them.
 //! - [`cri::convert`]: pods as CRI messages. [`pleg::diff`], [`gc::select`], `runtime::http_get`, and of [`probe`] all
 //!   but its task: the pure cores of their rooms.
-//! - `duration`: durations as Go writes them. `suggest`: what was meant by a name that is not known.
+//! - `duration`: durations as Go writes them. `excerpt`: beginnings and ends of texts. `suggest`: what was meant by a name
+//!   that is not known.
 //! - [`view`]: the published snapshot, verdicts included. [`server::router`]: requests to answers. [`events::ring`]: the
 //!   newest events.
 //! - [`signature`]: what minisign's signatures prove, and which version may follow which.
@@ -114,6 +115,7 @@ pub mod config;
 pub mod cri;
 pub(crate) mod duration;
 pub mod events;
+pub(crate) mod excerpt;
 pub mod gc;
 pub mod http;
 pub mod image;

@@ -5,6 +5,7 @@
 //! ends at its deadline and delays no other; between two runs a probe costs its entry in the [`schedule`] and no task.
 
 pub mod check;
+mod news;
 pub mod schedule;
 pub mod target;
 pub mod threshold;
@@ -18,12 +19,12 @@ use jiff::Timestamp;
 use smol::Timer;
 use tracing::info;
 
-use crate::events::EventType;
 use crate::metrics::ProbeSeries;
 use crate::pod::{PodName, PodUid};
 use crate::runtime::Runtime;
 use crate::sync_loop::Event;
-use schedule::{Job, Moment, News, ProbeResult, Ran, Report, Roster, Schedule};
+use news::{Notice, notice};
+use schedule::{Job, Moment, Ran, Report, Roster, Schedule};
 use target::{Target, Verdicts};
 use threshold::{Change, Outcome};
 
@@ -114,19 +115,8 @@ impl Prober {
         let series =
             ProbeSeries { pod: pod.clone(), uid: job.uid.clone(), container: container.clone(), kind };
         self.0.runtime.metrics.observe_probe(series, result, took);
-        let (event, reason, word) = match result {
-            ProbeResult::Success => (EventType::Normal, "Healthy", "succeeded"),
-            ProbeResult::Warning => (EventType::Warning, "ProbeWarning", "warning"),
-            ProbeResult::Failure => (EventType::Warning, "Unhealthy", "failed"),
-            ProbeResult::Unknown => (EventType::Warning, "Unhealthy", "errored"),
-        };
-        // That all is well from the beginning is no news.
-        let is_news =
-            noted.news == News::Changed || noted.news == News::First && result != ProbeResult::Success;
-        if is_news {
-            let message = format!("{kind} probe {word}: {output}");
-            let events = &self.0.runtime.events;
-            events.record(event, (pod, &job.uid), container, reason, message.trim_end_matches(": "));
+        if let Some(Notice { event, reason, message }) = notice(job.key.kind, result, noted.news, &output) {
+            self.0.runtime.events.record(event, (pod, &job.uid), container, reason, &message);
         }
         if let Change::Verdict(verdict) = noted.verdict {
             info!(%pod, container, probe = kind, ?verdict, "verdict of a probe");

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::pod::termination_message::beginning;
+use crate::excerpt::beginning;
 use crate::pod::{PodName, PodUid};
 
 /// How many events are kept.

@@ -2,6 +2,8 @@
 //!
 //! The numbers are kubelet's. A container may write anything: what is not UTF-8 is replaced, and no limit is passed.
 
+use crate::excerpt::{beginning, ending};
+
 /// The most that is read from a container's file, and shown of it: its end.
 pub const MAX_FILE: usize = 4096;
 /// The most that is shown of a log.
@@ -80,28 +82,10 @@ pub fn shown(message: &str, containers: usize) -> &str {
     beginning(message, MAX_POD / containers.max(1))
 }
 
-/// The beginning of a text, in whole characters.
-pub fn beginning(text: &str, most: usize) -> &str {
-    let mut end = text.len().min(most);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
-}
-
 /// Without the rest of a character whose beginning was cut off.
 fn without_torn_start(bytes: &[u8]) -> &[u8] {
     let torn = bytes.iter().take(3).take_while(|byte| **byte & 0b1100_0000 == 0b1000_0000).count();
     &bytes[torn..]
-}
-
-/// The end of a text, in whole characters.
-fn ending(text: &str, most: usize) -> &str {
-    let mut start = text.len().saturating_sub(most);
-    while !text.is_char_boundary(start) {
-        start += 1;
-    }
-    &text[start..]
 }
 
 #[cfg(test)]

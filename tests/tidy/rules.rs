@@ -9,6 +9,7 @@ const TOO_LONG: usize = 700;
 const PURE_FILES: &[&str] = &[
     "src/backoff.rs",
     "src/duration.rs",
+    "src/excerpt.rs",
     "src/events/ring.rs",
     "src/http/encoding.rs",
     "src/http/error.rs",
@@ -22,6 +23,7 @@ const PURE_FILES: &[&str] = &[
     "src/pod_config.rs",
     "src/pod_manager.rs",
     "src/probe/check.rs",
+    "src/probe/news.rs",
     "src/probe/schedule.rs",
     "src/probe/target.rs",
     "src/record.rs",
