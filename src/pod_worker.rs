@@ -341,8 +341,7 @@ impl Worker {
             }
             (Step::RemoveSandbox(id), _) => runtime.cri.remove_pod_sandbox(id).await.map_err(StepError::from),
             (Step::CreateSandbox { attempt, images }, Want::Run(pod)) => {
-                images.iter().for_each(|which| self.fetch_image(pod, *which, *attempt));
-                return self.create_sandbox(pod, *attempt).await;
+                return self.create_sandbox(pod, *attempt, images).await;
             }
             (Step::StartContainer(start), Want::Run(pod)) => {
                 return self.start(pod, start, wish, observed).await;

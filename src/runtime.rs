@@ -40,7 +40,7 @@ pub use observe::{Cache, Made};
 #[cfg(test)]
 pub(crate) use start::container_mounts;
 pub use start::{StartError, chain};
-pub use turn::Turns;
+pub use turn::{Turn, Turns};
 
 /// The container runtime and the node around it.
 #[derive(Debug)]

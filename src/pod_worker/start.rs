@@ -11,15 +11,25 @@ use crate::metrics::ContainerType;
 use crate::observed::Observed;
 use crate::plan::{Failure, Plan, StartContainer, Step, Wish};
 use crate::pod::hook::Hook;
+use crate::pod::priority::priority;
 use crate::pod::{ContainerRef, Pod};
 use crate::runtime::{Image, Made, StartError};
 use crate::sync_loop::Report;
 
 impl Worker {
-    pub(super) async fn create_sandbox(&mut self, pod: &Arc<Pod>, attempt: u32) -> Result<(), Next> {
+    /// Makes the sandbox, and sees to the images of these containers meanwhile.
+    pub(super) async fn create_sandbox(
+        &mut self,
+        pod: &Arc<Pod>,
+        attempt: u32,
+        images: &[ContainerRef],
+    ) -> Result<(), Next> {
         self.made.insert(pod.uid.clone());
         self.context.runtime.metrics.pod_started();
-        match self.context.runtime.create_sandbox(pod, attempt).await {
+        let turn = self.context.runtime.sandboxes.take(priority(&pod.spec)).await;
+        // Not before it has its turn: of many pods at once, all would ask at once.
+        images.iter().for_each(|which| self.fetch_image(pod, *which, attempt));
+        match self.context.runtime.create_sandbox(pod, attempt, turn).await {
             Ok(id) => {
                 info!(pod = %self.name, uid = %pod.uid, sandbox = %id, attempt, "sandbox is up");
                 self.history.sandbox = None;

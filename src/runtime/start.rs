@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Container;
 
+use super::turn::Turn;
 use super::{Runtime, StepError, last_words, logs, with_place};
 use crate::backoff::Backoff;
 use crate::cri::convert::{self, Prepared};
@@ -18,7 +19,7 @@ use crate::observed::Sandbox;
 use crate::plan::{StartContainer, Waiting};
 use crate::pod::{
     ContainerId, ContainerRef, Pod, SandboxId, dns, env, field_ref::resolve_field, hostname::host_names,
-    hosts::hosts_file, is_sidecar, priority::priority,
+    hosts::hosts_file, is_sidecar,
 };
 use crate::volume;
 
@@ -95,11 +96,11 @@ pub(crate) fn container_mounts(
 }
 
 impl Runtime {
-    /// Makes the pod's directories and its sandbox.
+    /// Makes the pod's directories and its sandbox, when it is its turn.
     ///
     /// # Errors
     /// When either is refused.
-    pub async fn create_sandbox(&self, pod: &Pod, attempt: u32) -> Result<SandboxId, StartError> {
+    pub async fn create_sandbox(&self, pod: &Pod, attempt: u32, turn: Turn) -> Result<SandboxId, StartError> {
         const REASON: &str = "CreatePodSandboxError";
         let (dir, log_dir) = (self.dirs.pod(&pod.uid), self.dirs.logs(&pod.name, &pod.uid));
         let made = smol::unblock(move || {
@@ -111,10 +112,9 @@ impl Runtime {
         made.await.map_err(|error| StartError::step(REASON, &error))?;
         let config =
             self.sandbox_config(pod, attempt).await.map_err(|error| StartError::step(REASON, &error))?;
-        let place = self.sandboxes.take(priority(&pod.spec)).await;
         let handler = pod.spec.runtime_class_name.as_deref().unwrap_or_default();
         let run = self.cri.run_pod_sandbox(config, handler);
-        match with_place(place, SANDBOX_PATIENCE, run).await {
+        match with_place(turn, SANDBOX_PATIENCE, run).await {
             Ok(id) => Ok(id),
             Err(error) => match self.missing_handler(handler, &error).await {
                 Some(message) => Err(StartError::refused(REASON, message)),

@@ -21,7 +21,7 @@ struct Queue {
 
 /// A turn; dropped, it is the next one's.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub struct Turn {
     turns: Turns,
     /// Somebody else was first, so the world may have changed.
     pub(super) waited: bool,
@@ -34,7 +34,7 @@ impl Turns {
     }
 
     /// Waits for a turn. Whoever gives up waiting loses nobody's turn.
-    pub(super) async fn take(&self, priority: i32) -> Turn {
+    pub async fn take(&self, priority: i32) -> Turn {
         let (given, taken) = async_channel::bounded(1);
         {
             let mut queue = self.lock();
