@@ -94,7 +94,8 @@ pub async fn run_pod_worker(context: Context, name: PodName, inbox: Receiver<Wis
     };
     let Some(mut wish) = worker.mailbox.next().await else { return };
     loop {
-        let wait = match worker.pass(&wish).await {
+        // Apart, so that a worker at rest does not keep the room that its busiest moment takes.
+        let wait = match Box::pin(worker.pass(&wish)).await {
             Next::Again => Some(Duration::ZERO),
             Next::Rest(wait) => wait,
         };
