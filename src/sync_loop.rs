@@ -197,7 +197,7 @@ impl SyncLoop {
         // Only now is it known who is there to be waited for.
         told.extend(self.review_held());
         let mut commands: Vec<_> = told.iter().filter_map(|name| self.tell(name)).collect();
-        // Who is told first has the first of the sandboxes that can be made at once.
+        // Who is told first is likely to ask first; who has to wait for a sandbox waits by priority, too.
         commands.sort_by_key(|command| Reverse(urgency(command)));
         commands.extend(self.end_orphans());
         commands

@@ -45,7 +45,7 @@ pub(super) struct Found {
     pub(super) missing: BTreeSet<PathBuf>,
     /// Some were left alone, since they were written to just now: look again soon.
     pub(super) unfinished: bool,
-    /// What was read, one after the other.
+    /// What was read.
     pub(super) read: Vec<Read>,
 }
 
@@ -64,7 +64,7 @@ impl Found {
 pub(super) struct Read {
     /// By its path in the directory.
     pub(super) path: PathBuf,
-    /// The files that were opened for it, by their [`real`] paths, in this order.
+    /// The files that were opened for it, by their [`real`] paths.
     pub(super) files: Vec<PathBuf>,
 }
 

@@ -226,7 +226,7 @@ impl Watch {
         self.watched.clear();
     }
 
-    fn start(&self) -> notify::Result<RecommendedWatcher> {
+    fn start(&mut self) -> notify::Result<RecommendedWatcher> {
         let sender = self.sender.clone();
         let bell = self.bell.as_ref().map(|bell| bell.path().to_owned());
         let own_bell = bell.clone();
@@ -250,8 +250,9 @@ impl Watch {
                 }
             }
         })?;
-        if let Some(bell) = bell {
-            watcher.watch(&bell, RecursiveMode::NonRecursive)?;
+        if bell.is_some_and(|bell| watcher.watch(&bell, RecursiveMode::NonRecursive).is_err()) {
+            // Without it there is a little less to rely on, and no reason to watch nothing.
+            self.bell = None;
         }
         Ok(watcher)
     }
