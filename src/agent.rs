@@ -17,29 +17,31 @@ use smol::lock::{RwLock, Semaphore};
 use smol::{Executor, Timer};
 use tracing::{info, warn};
 
-use crate::backoff::Backoff;
 use crate::config::Config;
-use crate::cri::{CriClient, CriError, Endpoint, EndpointError, Reactor, Timeouts, spawn_tokio_thread};
-use crate::events::Recorder;
-use crate::gc::run_housekeeping;
-use crate::http::Client;
-use crate::metrics::Metrics;
+use crate::host::state::Store;
+use crate::host::{Dirs, NodeIps};
+use crate::http::{Client, Reactor, spawn_tokio_thread};
 use crate::plan::Wish;
-use crate::pleg::run_pleg;
+use crate::plan::checkpoint::Remembered;
 use crate::pod::dns::ClusterDns;
 use crate::pod::{PodName, Source};
-use crate::pod_worker::{Context, Records, run_pod_worker};
-use crate::probe::Prober;
-use crate::record::Remembered;
-use crate::runtime::probes::EXEC_WIDTH;
-use crate::runtime::{Dirs, Fallback, Images, NodeIps, PullSettings, Runtime, Turns};
+use crate::probe::EXEC_WIDTH;
+use crate::runtime::cri::{CriClient, CriError, Endpoint, EndpointError, Timeouts};
+use crate::runtime::gc::run_housekeeping;
+use crate::runtime::pleg::run_pleg;
+use crate::runtime::{Fallback, Images, PullSettings, Runtime, Turns, sandbox_width};
+use crate::server::systemd::{Notifier, watchdog_interval};
 use crate::server::{Endpoints, HealthCheck, Listening, Port, ProbeReports, ServerError, start_plain};
 use crate::source::dir::{DirSource, Signing, Trust, run_dir};
 use crate::source::http::{HttpSource, run_http};
-use crate::state::Store;
-use crate::sync_loop::{Command, Event, SyncLoop};
-use crate::systemd::{Notifier, watchdog_interval};
-use crate::view::{Outcome, Published, Verdict, diff_verdicts};
+use crate::status::events::Recorder;
+use crate::status::metrics::Metrics;
+use crate::sync::message::Event;
+use crate::sync::sync_loop::{Command, SyncLoop};
+use crate::sync::view::{Outcome, Published, Verdict, diff_verdicts};
+use crate::time::backoff::Backoff;
+use crate::worker::prober::Prober;
+use crate::worker::{Context, Records, run_pod_worker};
 
 /// A loop that does not answer within this time does not turn.
 const PING_DEADLINE: Duration = Duration::from_secs(5);
@@ -50,7 +52,7 @@ const PORT_RETRY: Duration = Duration::from_secs(5);
 
 /// Why the agent could not begin.
 #[derive(Debug, thiserror::Error)]
-pub enum AgentError {
+pub(crate) enum AgentError {
     /// The endpoint of the runtime or of the image service.
     #[error("bad endpoint")]
     Endpoint(#[from] EndpointError),
@@ -69,7 +71,7 @@ pub enum AgentError {
 ///
 /// # Errors
 /// When it could not begin; once it runs, no fault ends it.
-pub fn run(config: &Config) -> Result<(), AgentError> {
+pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
     let metrics = Arc::new(Metrics::new(&config.node_name));
     let executor = Arc::new(Executor::new());
     let reactor = spawn_tokio_thread().map_err(AgentError::Thread)?;
@@ -197,7 +199,7 @@ fn runtime(
             providers: config.credential_providers.clone(),
             plugin_dir: config.credential_provider_bin_dir.clone(),
         }),
-        sandboxes: Turns::new(Runtime::sandbox_width(cores)),
+        sandboxes: Turns::new(sandbox_width(cores)),
         starts: RwLock::new(()),
     })
 }

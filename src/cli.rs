@@ -3,29 +3,32 @@
 //! kubelet has flags and no other arguments, so a first argument that is a command's name is never in its way.
 
 mod check;
+mod process;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
+pub use process::main;
+
 /// The command line or the configuration is at fault (sysexits' EX_USAGE).
-pub const USAGE: u8 = 64;
+pub(crate) const USAGE: u8 = 64;
 
 /// What can be asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Command {
+pub(crate) enum Command {
     /// Judge manifests without running them.
     Check,
 }
 
 impl Command {
     /// The command that the first argument names, if it names one.
-    pub fn named(argument: &OsStr) -> Option<Self> {
+    pub(crate) fn named(argument: &OsStr) -> Option<Self> {
         (argument == "check").then_some(Self::Check)
     }
 
     /// Carries it out, with the arguments after its name.
-    pub fn run(self, arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    pub(crate) fn run(self, arguments: impl Iterator<Item = OsString>) -> ExitCode {
         let answer = match self {
             Self::Check => check::run(arguments),
         };

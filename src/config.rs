@@ -24,18 +24,18 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-pub use self::error::{ConfigError, Hint};
-pub use self::resolve::Config;
+pub(crate) use self::error::ConfigError;
+pub(crate) use self::resolve::Config;
 
 use self::files::{hostname, list_drop_ins, list_provider_configs, missing_files, read_text};
 use self::flags::Flags;
 use self::flags::help::help_text;
 use self::kubelet_configuration::KubeletConfiguration;
-use crate::image::provider::{Provider, ProviderConfigError, parse_providers, refuse_doubles};
+use crate::pod::image::provider::{Provider, ProviderConfigError, parse_providers, refuse_doubles};
 
 /// What the command line asks for. The texts have no newline at the end.
 #[derive(Debug)]
-pub enum Invocation {
+pub(crate) enum Invocation {
     /// Run with this configuration.
     Run(Box<Config>),
     /// Print this text, the list of flags, and exit.
@@ -45,12 +45,12 @@ pub enum Invocation {
 }
 
 /// The name of this node for an agent that is told `hostname_override`, or nothing (`""`).
-pub fn this_node_name(hostname_override: &str) -> String {
+pub(crate) fn this_node_name(hostname_override: &str) -> String {
     node_name::node_name(hostname_override, &hostname())
 }
 
 /// Reads the arguments after the program's name, and the files that they name.
-pub fn load(arguments: impl Iterator<Item = OsString>) -> Result<Invocation, ConfigError> {
+pub(crate) fn load(arguments: impl Iterator<Item = OsString>) -> Result<Invocation, ConfigError> {
     let working_directory =
         env::current_dir().map_err(|cause| ConfigError::Read { path: PathBuf::from("."), cause })?;
     let flags = Flags::parse(arguments, &working_directory)?;

@@ -6,11 +6,11 @@
 //!
 //! It runs on the tokio thread, which is there for the runtime's client anyway.
 
-pub mod encoding;
-pub mod error;
-pub mod redirect;
-pub mod tls;
-pub mod url;
+pub(crate) mod encoding;
+pub(crate) mod error;
+pub(crate) mod reactor;
+pub(crate) mod redirect;
+pub(crate) mod tls;
 
 use std::io;
 use std::sync::Arc;
@@ -31,14 +31,15 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-pub use error::{Cause, HttpError};
-pub use redirect::{PlainText, Redirects};
-pub use tls::Tls;
-pub use url::Url;
+pub(crate) use crate::text::url::Url;
+pub(crate) use error::{Cause, HttpError};
+pub(crate) use reactor::{Reactor, spawn_tokio_thread};
+pub(crate) use redirect::{PlainText, Redirects};
+pub(crate) use tls::Tls;
 
+use crate::text::url::Scheme;
 use redirect::is_redirect;
 use tls::Configs;
-use url::Scheme;
 
 /// The status line and the headers of an answer may take this much; more is an error.
 const MAX_HEAD: usize = 64 << 10;
@@ -47,7 +48,7 @@ const PER_ADDRESS: Duration = Duration::from_secs(3);
 
 /// A GET.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub(crate) struct Request {
     /// Whom to ask for what.
     pub url: Url,
     /// Headers for whoever answers. A `Host` is for the URL's own origin alone.
@@ -64,7 +65,7 @@ pub struct Request {
 
 /// How much of a body is taken, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BodyLimit {
+pub(crate) enum BodyLimit {
     /// All of it; a larger one is an error.
     Whole(usize),
     /// Its beginning; the rest is not waited for.
@@ -73,7 +74,7 @@ pub enum BodyLimit {
 
 /// An answer.
 #[derive(Debug, Clone)]
-pub struct Response {
+pub(crate) struct Response {
     /// The status code.
     pub status: u16,
     /// The headers.
@@ -86,7 +87,7 @@ pub struct Response {
 
 /// How the end of a body was told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BodyEnd {
+pub(crate) enum BodyEnd {
     /// By its length, its last chunk, or the end of TLS.
     Told,
     /// By the end of the connection, which is also what a broken one looks like.
@@ -97,14 +98,14 @@ pub enum BodyEnd {
 
 /// The client. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Client {
+pub(crate) struct Client {
     handle: Handle,
     configs: Arc<Configs>,
 }
 
 impl Client {
     /// A client on this reactor.
-    pub fn new(handle: Handle) -> Self {
+    pub(crate) fn new(handle: Handle) -> Self {
         Self { handle, configs: Arc::default() }
     }
 
@@ -112,7 +113,7 @@ impl Client {
     ///
     /// # Errors
     /// When there is no whole answer in time.
-    pub async fn get(&self, request: &Request, redirects: &Redirects) -> Result<Response, HttpError> {
+    pub(crate) async fn get(&self, request: &Request, redirects: &Redirects) -> Result<Response, HttpError> {
         let begun = Instant::now();
         let mut hop = request.clone();
         let mut followed = 0;
@@ -149,7 +150,7 @@ impl Client {
     ///
     /// # Errors
     /// When there is none in time.
-    pub async fn reach(&self, host: &str, port: u16, deadline: Duration) -> Result<(), HttpError> {
+    pub(crate) async fn reach(&self, host: &str, port: u16, deadline: Duration) -> Result<(), HttpError> {
         let host = host.to_owned();
         self.on_reactor(deadline, async move { connect(&host, port).await.map(drop) }).await
     }

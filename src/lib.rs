@@ -108,36 +108,37 @@
 //! 8. No listener on the network unless asked for, but for the health port on loopback.
 //! 9. Cost grows with what happens, not with what exists: a pod at rest costs no call.
 
-pub mod agent;
-pub mod backoff;
-pub mod cli;
-pub mod config;
-pub mod cri;
-pub(crate) mod duration;
-pub mod events;
-pub(crate) mod excerpt;
-pub mod gc;
-pub mod http;
-pub mod image;
-pub mod metrics;
-pub mod observed;
-pub mod order;
-pub mod plan;
-pub mod pleg;
-pub mod pod;
-pub mod pod_config;
-pub mod pod_manager;
-pub mod pod_worker;
-pub mod probe;
-pub mod record;
-pub mod runtime;
-pub mod server;
-pub mod signature;
-pub mod source;
-pub mod state;
-pub(crate) mod suggest;
-pub mod sync_loop;
-pub mod systemd;
-pub mod view;
-pub mod volume;
-pub mod yaml;
+mod agent;
+mod cli;
+mod config;
+mod host;
+mod http;
+mod plan;
+mod pod;
+mod probe;
+mod runtime;
+mod server;
+mod source;
+mod status;
+mod sync;
+mod text;
+mod time;
+mod worker;
+
+pub use cli::main;
+
+/// What the tests, the benchmark and the fuzz targets beside this crate use of it.
+#[doc(hidden)]
+pub mod testing {
+    pub use crate::http::reactor::spawn_tokio_thread;
+    pub use crate::pod::decode::list::decode_list;
+    pub use crate::pod::decode::{Decoded, Origin, decode_manifest};
+    pub use crate::pod::dns::{ClusterDns, parse_resolv_conf, pod_dns};
+    pub use crate::pod::id::{ContainerId, SandboxId, Source};
+    pub use crate::pod::{Finding, Pod, Refusal};
+    pub use crate::runtime::cri::convert::{self, Prepared};
+    pub use crate::runtime::cri::{self, CriClient, CriError, Endpoint, Timeouts};
+    pub use crate::runtime::sandbox_width;
+    pub use crate::source::signature::{PublicKey, digest};
+    pub use crate::text::yaml::{find_places, parse_documents};
+}

@@ -1,67 +1,7 @@
-//! The `rkubelet` executable: a command, or else flags that become a configuration, and the configuration an agent.
+//! The `rkubelet` executable; see the library, which holds everything, for the map.
 
 use std::process::ExitCode;
 
-use rkubelet::agent;
-use rkubelet::cli::{Command, USAGE};
-use rkubelet::config::{self, Invocation};
-use tracing::{Level, error, warn};
-use tracing_subscriber::filter::Targets;
-use tracing_subscriber::fmt::layer;
-use tracing_subscriber::layer::SubscriberExt as _;
-use tracing_subscriber::util::SubscriberInitExt as _;
-
-#[expect(clippy::print_stdout, clippy::print_stderr, reason = "the command line's own voice")]
 fn main() -> ExitCode {
-    let mut arguments = std::env::args_os().skip(1).peekable();
-    if let Some(command) = arguments.peek().and_then(|first| Command::named(first)) {
-        return command.run(arguments.skip(1));
-    }
-    let config = match config::load(arguments) {
-        Ok(Invocation::Run(config)) => config,
-        Ok(Invocation::Help(text) | Invocation::Version(text)) => {
-            println!("{text}");
-            return ExitCode::SUCCESS;
-        }
-        Err(error) => {
-            eprintln!("rkubelet: {error}");
-            return ExitCode::from(USAGE);
-        }
-    };
-    abort_on_panic();
-    start_logging(config.verbosity);
-    for warning in &config.warnings {
-        warn!("{warning}");
-    }
-    match agent::run(&config) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            error!(error = rkubelet::runtime::chain(&error), "cannot run");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// klog's levels: 4 and more is for developers.
-fn start_logging(verbosity: u32) {
-    let level = match verbosity {
-        0..=3 => Level::INFO,
-        4..=5 => Level::DEBUG,
-        _ => Level::TRACE,
-    };
-    // A log that cannot be written (a full disk, a closed pipe) is no reason to stop looking after pods.
-    let lines = layer().with_writer(std::io::stderr).with_target(false).log_internal_errors(false);
-    // Ours at the level asked for; what the libraries have to say is for them, unless it is serious.
-    let ours = Targets::new().with_default(Level::WARN).with_target("rkubelet", level);
-    tracing_subscriber::registry().with(lines).with(ours).init();
-}
-
-/// A panic ends the agent at once, also one in a task that nobody awaits: whoever supervises it starts it again, and
-/// the pods do not notice.
-fn abort_on_panic() {
-    let report = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        report(panic);
-        std::process::abort();
-    }));
+    rkubelet::main()
 }

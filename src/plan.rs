@@ -6,12 +6,14 @@
 //! Invariants: nothing of an instance starts while another instance of the name is alive; applying plans
 //! reaches rest; nothing starts while the wish is to stop.
 
+pub(crate) mod checkpoint;
 mod containers;
 mod deadline;
 mod ending;
 mod gate;
 mod init;
 mod needs;
+pub(crate) mod order;
 mod pull;
 mod round;
 mod sandbox;
@@ -26,21 +28,21 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::backoff::Backoff;
-use crate::observed::{Container, Observed, Sandbox};
-use crate::order::{Gate, Unmet};
+use crate::plan::checkpoint::Record;
+use crate::plan::order::{Gate, Unmet};
+use crate::pod::observed::{Container, Observed, Sandbox};
 use crate::pod::{ContainerId, ContainerRef, Pod, PodUid, SandboxId};
 use crate::probe::target::Verdicts;
-use crate::record::Record;
+use crate::time::backoff::Backoff;
 use stop::{Quiet, Stopping};
 
-pub use deadline::Activity;
-pub use ending::{Ask, Endings, Role, Signalling, StopContainer, Why};
-pub use pull::{PullFailure, PullPermit, PullRecord};
+pub(crate) use deadline::Activity;
+pub(crate) use ending::{Ask, Endings, Signalling, StopContainer};
+pub(crate) use pull::{PullFailure, PullPermit, PullRecord};
 
 /// The newest whole wish for a pod name.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Want {
+pub(crate) enum Want {
     /// Run this instance, and no other.
     Run(Arc<Pod>),
     /// End every instance and leave nothing behind.
@@ -49,7 +51,7 @@ pub enum Want {
 
 impl Want {
     /// Both wish for the same thing, so work begun for one serves the other.
-    pub fn same_as(&self, other: &Want) -> bool {
+    pub(crate) fn same_as(&self, other: &Want) -> bool {
         match (self, other) {
             (Want::Run(a), Want::Run(b)) => a.same_as(b),
             (Want::Stop, Want::Stop) => true,
@@ -60,7 +62,7 @@ impl Want {
 
 /// A wish as it is told: its number changes when the wish does.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Wish {
+pub(crate) struct Wish {
     /// Tells this wish from every other.
     pub number: u64,
     /// What is wished for.
@@ -71,7 +73,7 @@ pub struct Wish {
 
 /// What to do next, and when to look again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// In this order. Empty means rest.
     pub steps: Vec<Step>,
     /// Look again after this long, though nothing happens.
@@ -95,7 +97,7 @@ pub struct Plan {
 
 /// What becomes of the wanted instance.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Outlook {
+pub(crate) enum Outlook {
     /// It runs, or will.
     #[default]
     Lives,
@@ -107,7 +109,7 @@ pub enum Outlook {
 
 /// Why a pod was ended before it was done: kubelet's reason and message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failed {
+pub(crate) struct Failed {
     /// A word, such as `DeadlineExceeded`.
     pub reason: String,
     /// A sentence.
@@ -116,7 +118,7 @@ pub struct Failed {
 
 /// How far the init containers of a pod are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Init {
+pub(crate) enum Init {
     /// One of them is still to be run, or to be started; the containers wait.
     Pending,
     /// One of them failed for good; the containers will never start.
@@ -128,7 +130,7 @@ pub enum Init {
 
 /// One thing to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     /// Do the next thing about containers that are to end, without waiting for it.
     StopContainers(Vec<StopContainer>),
     /// Stop a sandbox and free its network.
@@ -152,7 +154,7 @@ pub enum Step {
 
 /// A dead container to remove.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RemoveContainer {
+pub(crate) struct RemoveContainer {
     /// Which.
     pub id: ContainerId,
     /// Its instance.
@@ -165,7 +167,7 @@ pub struct RemoveContainer {
 
 /// A container to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StartContainer {
+pub(crate) struct StartContainer {
     /// Which one of the pod.
     pub container: ContainerRef,
     /// The sandbox to start it in.
@@ -180,7 +182,7 @@ pub struct StartContainer {
 
 /// Why a container waits: kubelet's reason and message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Waiting {
+pub(crate) struct Waiting {
     /// A word, such as `CrashLoopBackOff`.
     pub reason: String,
     /// A sentence.
@@ -189,7 +191,7 @@ pub struct Waiting {
 
 /// What failed, since the worker began with this instance.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct History {
+pub(crate) struct History {
     /// The sandbox could not be made.
     pub sandbox: Option<Failure>,
     /// Containers that could not be started, by name.
@@ -202,7 +204,7 @@ pub struct History {
 
 /// Failures of one kind in a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub(crate) struct Failure {
     /// How many.
     pub count: u32,
     /// When the last one was.
@@ -215,7 +217,12 @@ pub struct Failure {
 
 impl Failure {
     /// One more failure of the same kind, after `earlier`.
-    pub fn after(earlier: Option<&Failure>, at: Timestamp, backoff: Backoff, waiting: Waiting) -> Self {
+    pub(crate) fn after(
+        earlier: Option<&Failure>,
+        at: Timestamp,
+        backoff: Backoff,
+        waiting: Waiting,
+    ) -> Self {
         let count = earlier.map_or(0, |failure| failure.count).saturating_add(1);
         Self { count, at, backoff, waiting }
     }
@@ -227,7 +234,7 @@ impl Failure {
 
 /// How far the postStart hook of a container is that runs. One that is over is not mentioned.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum StartHook {
+pub(crate) enum StartHook {
     /// It runs; until it is done, the container does not count as started.
     Running,
     /// It failed, with this message: the container is to be killed.
@@ -236,7 +243,7 @@ pub enum StartHook {
 
 /// All that is known of one pod name when its plan is made.
 #[derive(Debug, Clone, Copy)]
-pub struct Situation<'a> {
+pub(crate) struct Situation<'a> {
     /// The newest wish.
     pub want: &'a Want,
     /// What the runtime holds.
@@ -264,7 +271,7 @@ pub struct Situation<'a> {
 }
 
 /// Decides what to do next for one pod name.
-pub fn plan_pod(situation: &Situation<'_>) -> Plan {
+pub(crate) fn plan_pod(situation: &Situation<'_>) -> Plan {
     let observed = situation.observed;
     let pod = match situation.want {
         Want::Stop => return plan_stop(situation),

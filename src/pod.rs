@@ -1,39 +1,40 @@
 //! What a pod is: ids, decoding, defaults, validation, hashes,
 //! environment. Pure: no I/O, no clock, no logging.
 
-pub mod annotations;
-pub mod decode;
-pub mod defaults;
-pub mod dns;
-pub mod env;
-pub mod field_ref;
-pub mod fields;
-pub mod finding;
-pub mod hook;
-pub mod hostname;
-pub mod hosts;
-pub mod id;
-pub mod identity;
-pub mod keys;
-pub mod priority;
-pub mod qos;
-pub mod quantity;
-pub mod restart;
-pub mod signal;
-pub mod status;
-pub mod termination_message;
+pub(crate) mod annotations;
+pub(crate) mod decode;
+pub(crate) mod defaults;
+pub(crate) mod dns;
+pub(crate) mod env;
+pub(crate) mod field_ref;
+pub(crate) mod fields;
+pub(crate) mod finding;
+pub(crate) mod hook;
+pub(crate) mod hostname;
+pub(crate) mod hosts;
+pub(crate) mod id;
+pub(crate) mod identity;
+pub(crate) mod image;
+pub(crate) mod keys;
+pub(crate) mod observed;
+pub(crate) mod priority;
+pub(crate) mod qos;
+pub(crate) mod quantity;
+pub(crate) mod restart;
+pub(crate) mod signal;
+pub(crate) mod termination_message;
 #[cfg(test)]
 pub(crate) mod testing;
-pub mod validate;
+pub(crate) mod validate;
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-pub use decode::{Decoded, Origin, decode_manifest};
+pub(crate) use decode::{Origin, decode_manifest};
 pub use finding::{Finding, Refusal};
-pub use id::{ConfigHash, ContainerId, PodName, PodUid, SandboxId, Source};
+pub(crate) use id::{ConfigHash, ContainerId, PodName, PodUid, SandboxId, Source};
 
 /// A pod that this node wants: whole, valid, with its static identity and its defaults.
 ///
@@ -88,6 +89,6 @@ impl Pod {
 }
 
 /// An init container that runs for as long as the pod does.
-pub fn is_sidecar(init: &Container) -> bool {
+pub(crate) fn is_sidecar(init: &Container) -> bool {
     init.restart_policy.as_deref() == Some("Always")
 }

@@ -2,18 +2,17 @@
 //!
 //! Decides nothing: what to do comes from `plan`, how it is said to the runtime from `cri::convert`.
 
-pub mod dirs;
-pub mod hooks;
+pub mod cri;
+pub(crate) mod gc;
+pub(crate) mod hooks;
 mod http_get;
 mod image;
-mod last_words;
-mod logs;
-mod node_ips;
+mod limiter;
 mod observe;
-pub mod probes;
+pub(crate) mod pleg;
+pub(crate) mod probes;
 mod start;
 mod stop;
-mod turn;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,35 +22,34 @@ use futures_lite::future;
 use smol::lock::{RwLock, Semaphore};
 use smol::{Executor, Timer};
 
-use crate::cri::{CriClient, CriError, Reactor};
-use crate::events::Recorder;
+use crate::host::state::StateError;
+use crate::host::volume::VolumeError;
+use crate::host::{Dirs, FileError, NodeIps};
 use crate::http::Client;
-use crate::metrics::Metrics;
+use crate::http::Reactor;
 use crate::pod::dns::ClusterDns;
 use crate::pod::hostname::FqdnTooLong;
-use crate::state::StateError;
-use crate::volume::VolumeError;
+use crate::status::events::Recorder;
+use crate::status::metrics::Metrics;
+use cri::{CriClient, CriError};
 
-pub use dirs::Dirs;
-pub use image::{Fallback, Image, ImageError, Images, PullSettings};
-pub(crate) use logs::{make_dir, make_dir_exactly, on, remove_file, remove_tree};
-pub use node_ips::NodeIps;
-pub use observe::{Cache, Made};
+pub(crate) use image::{Fallback, Image, ImageError, Images, PullSettings};
+pub(crate) use limiter::Turns;
+pub(crate) use observe::{Cache, Made};
+pub(crate) use start::StartError;
 #[cfg(test)]
 pub(crate) use start::container_mounts;
-pub use start::{StartError, chain};
-pub use turn::{Turn, Turns};
 
 /// The container runtime and the node around it.
 #[derive(Debug)]
-pub struct Runtime {
+pub(crate) struct Runtime {
     /// The client.
     pub cri: CriClient,
     /// What asks containers over HTTP.
     pub http: Client,
     /// Where gRPC's connections to containers live.
     pub reactor: Reactor,
-    /// How many commands of probes run at the same time: [`probes::EXEC_WIDTH`].
+    /// How many commands of probes run at the same time: [`crate::probe::EXEC_WIDTH`].
     pub exec_probes: Semaphore,
     /// Where is recorded what happens to pods.
     pub events: Recorder,
@@ -69,22 +67,22 @@ pub struct Runtime {
     pub executor: Arc<Executor<'static>>,
     /// What pulls of images work with.
     pub images: Images,
-    /// Sandboxes that are made at the same time: see [`Runtime::sandbox_width`].
+    /// Sandboxes that are made at the same time: see [`sandbox_width`].
     pub sandboxes: Turns,
     /// Held for reading while a container is being started: see [`Runtime::drain`].
     pub starts: RwLock<()>,
 }
 
-impl Runtime {
-    /// Sandboxes to make at the same time. More of them start no sooner on a machine of this many cores, and keep
-    /// the containers of those that are ready waiting.
-    pub fn sandbox_width(cores: usize) -> usize {
-        cores.saturating_mul(4).clamp(4, 16)
-    }
+/// Sandboxes to make at the same time. More of them start no sooner on a machine of this many cores, and keep
+/// the containers of those that are ready waiting.
+pub fn sandbox_width(cores: usize) -> usize {
+    cores.saturating_mul(4).clamp(4, 16)
+}
 
+impl Runtime {
     /// Lets the starts that are under way come to their end, and none begin any more: containerd kills a container
     /// whose caller goes away while it starts.
-    pub async fn drain(&self, deadline: Duration) {
+    pub(crate) async fn drain(&self, deadline: Duration) {
         // Never given back: what would start now waits until the process ends.
         let drained = async { std::mem::forget(self.starts.write().await) };
         let late = async {
@@ -106,20 +104,13 @@ async fn with_place<T>(place: impl Sized, patience: Duration, work: impl Future<
 
 /// A step that failed.
 #[derive(Debug, thiserror::Error)]
-pub enum StepError {
+pub(crate) enum StepError {
     /// The runtime refused, or did not answer.
     #[error(transparent)]
     Cri(#[from] CriError),
     /// A file or directory on the node.
-    #[error("{operation} {}", path.display())]
-    File {
-        /// What was tried.
-        operation: &'static str,
-        /// With which path.
-        path: PathBuf,
-        /// The reason.
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     /// A volume of the pod.
     #[error(transparent)]
     Volume(#[from] VolumeError),
@@ -132,14 +123,6 @@ pub enum StepError {
     /// The runtime says that it was done, and shows that it was not.
     #[error("the runtime did as it was told, without effect")]
     NoEffect,
-    /// A mount lies where a directory is to be removed: what is mounted there is not ours to delete.
-    #[error("{} is a mount point, {} stays", mount.display(), dir.display())]
-    Mounted {
-        /// The mount point.
-        mount: PathBuf,
-        /// The directory.
-        dir: PathBuf,
-    },
 }
 
 #[cfg(test)]

@@ -3,33 +3,34 @@
 //! Owns the HTTP endpoints. Invariant: a request reads the published view and nothing else, so that no
 //! client, however slow or rude, delays a pod. Must not: call the container runtime or change anything.
 
-pub mod message;
-pub mod metrics_page;
-pub mod plain;
-pub mod pods;
-pub mod router;
+pub(crate) mod message;
+pub(crate) mod metrics_page;
+pub(crate) mod plain;
+pub(crate) mod pods;
+pub(crate) mod router;
+pub(crate) mod systemd;
 
 use std::fmt;
 use std::sync::Arc;
 
-use crate::events::Recorder;
-use crate::metrics::Metrics;
-use crate::metrics::process::observe_process;
 use crate::probe::schedule::Report;
-use crate::view::Published;
+use crate::status::events::Recorder;
+use crate::status::metrics::Metrics;
+use crate::status::metrics::process::observe_process;
+use crate::sync::view::Published;
 
-pub use plain::{Listening, ServerError, start_plain};
-pub use router::{Method, Port, Request, Response};
+pub(crate) use plain::{Listening, ServerError, start_plain};
+pub(crate) use router::{Port, Request, Response};
 
 /// Asks whether the sync loop turns; the error is the reason why not. It may wait for some seconds.
-pub type HealthCheck = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+pub(crate) type HealthCheck = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// Reads what is known of every probe.
-pub type ProbeReports = Arc<dyn Fn() -> Vec<Report> + Send + Sync>;
+pub(crate) type ProbeReports = Arc<dyn Fn() -> Vec<Report> + Send + Sync>;
 
 /// What one port serves, for as long as it is open.
 #[derive(Clone)]
-pub struct Endpoints {
+pub(crate) struct Endpoints {
     /// Which endpoints exist.
     pub port: Port,
     /// Where the newest view is found.
@@ -46,7 +47,7 @@ pub struct Endpoints {
 
 impl Endpoints {
     /// The answer to one request, from the newest view. Every transport ends here.
-    pub fn answer(&self, request: &Request<'_>) -> Response {
+    pub(crate) fn answer(&self, request: &Request<'_>) -> Response {
         let state = router::State {
             port: self.port,
             view: &self.view.load(),

@@ -1,4 +1,5 @@
 //! Where pods come from. Each source sends whole snapshots of what it holds, never differences.
 
-pub mod dir;
-pub mod http;
+pub(crate) mod dir;
+pub(crate) mod http;
+pub(crate) mod signature;

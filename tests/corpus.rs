@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use manifests::{directory, manifests};
-use rkubelet::pod::{Decoded, Finding, Origin, Refusal, Source, decode_manifest};
+use rkubelet::testing::{Decoded, Finding, Origin, Refusal, Source, decode_manifest};
 use serde_json::Value;
 
 const NOT_SUPPORTED: &str = "not supported yet";

@@ -4,9 +4,9 @@
 
 use std::time::{Duration, Instant};
 
-use rkubelet::pod::decode::list::decode_list;
-use rkubelet::pod::{Origin, Source};
-use rkubelet::yaml::parse_documents;
+use rkubelet::testing::decode_list;
+use rkubelet::testing::parse_documents;
+use rkubelet::testing::{Origin, Source};
 
 /// Generous for a debug build on a busy machine; what grows with the square of the size takes many minutes.
 const PATIENCE: Duration = Duration::from_secs(30);

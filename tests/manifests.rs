@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use rkubelet::pod::{Origin, Source, decode_manifest};
+use rkubelet::testing::{Origin, Source, decode_manifest};
 
 #[test]
 fn every_example_is_decoded_without_a_warning() {

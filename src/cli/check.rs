@@ -19,9 +19,9 @@ use crate::config::this_node_name;
 use crate::pod::decode::list::{Place, decode_list};
 use crate::pod::decode::{Decoded, MAX_MANIFEST};
 use crate::pod::{Finding, Origin, Refusal, Source, decode_manifest};
-use crate::pod_config::{PodConfig, Snapshot};
 use crate::source::dir::{is_manifest_name, read_regular};
-use crate::view::{Outcome, Verdict, to_json};
+use crate::sync::mux::{PodConfig, Snapshot};
+use crate::sync::view::{Outcome, Verdict, to_json};
 
 const HELP: &str = "\
 rkubelet check says what the agent would make of manifests, and changes nothing.

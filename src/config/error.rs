@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use crate::http::Url;
-use crate::http::url::UrlError;
-use crate::image::provider::ProviderConfigError;
+use crate::pod::image::provider::ProviderConfigError;
+use crate::text::url::UrlError;
 
 /// A configuration that rkubelet does not start with. `Display` is one line and says all there is to say.
 #[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
+pub(crate) enum ConfigError {
     /// A flag that neither kubelet nor rkubelet has.
     #[error("unknown flag {flag}{hint}")]
     UnknownFlag {
@@ -151,7 +151,7 @@ pub enum ConfigError {
 
 /// A name that may have been meant; nothing if none is near.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hint(pub Option<String>);
+pub(crate) struct Hint(pub Option<String>);
 
 impl fmt::Display for Hint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

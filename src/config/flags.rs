@@ -17,7 +17,7 @@ use super::error::{ConfigError, Hint};
 use super::kind::{Effect, Kind};
 use super::kubelet_configuration::{KubeletConfiguration, absolute};
 use super::text::{combine, parse_text};
-use crate::suggest::nearest;
+use crate::text::suggest::nearest;
 
 /// The flags that were given.
 #[derive(Debug, Default)]

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-use crate::duration::parse_duration;
+use crate::time::duration::parse_duration;
 
 /// Whether rkubelet acts on a setting yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,8 +13,8 @@ use serde_json::{Map, Value};
 use self::fields::FIELDS;
 use super::error::{ConfigError, Hint, shorten};
 use super::kind::{Effect, Field, Kind};
-use crate::suggest::nearest;
-use crate::yaml::parse_documents;
+use crate::text::suggest::nearest;
+use crate::text::yaml::parse_documents;
 
 const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 const KIND: &str = "KubeletConfiguration";

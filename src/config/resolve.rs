@@ -18,16 +18,16 @@ use super::flags::Flags;
 use super::kind::normalize_endpoint;
 use super::kubelet_configuration::KubeletConfiguration;
 use super::node_name::{is_dns1123_subdomain, node_name};
-use crate::duration::parse_duration;
 use crate::http::tls::{Identity, Roots};
 use crate::http::{PlainText, Tls, Url};
-use crate::image::provider::Provider;
+use crate::pod::image::provider::Provider;
+use crate::time::duration::parse_duration;
 
 const RUNTIME_ENDPOINT: &str = "unix:///run/containerd/containerd.sock";
 
 /// All that the agent was told: validated, with every default in place. Fixed for the life of the process.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Config {
+pub(crate) struct Config {
     /// The node's name, a DNS-1123 subdomain (`--hostname-override`, else the hostname).
     pub node_name: String,
     /// The directory, or the one file, of the static pods' manifests (`staticPodPath`).
@@ -224,7 +224,7 @@ impl Config {
     }
 
     /// How many images may be pulled at a time; none for no limit.
-    pub fn parallel_image_pulls(&self) -> Option<usize> {
+    pub(crate) fn parallel_image_pulls(&self) -> Option<usize> {
         match (self.serialize_image_pulls, self.max_parallel_image_pulls) {
             (true, _) => Some(1),
             (false, width) => width.and_then(|width| usize::try_from(width).ok()),

@@ -6,7 +6,7 @@ use flate2::read::MultiGzDecoder;
 
 /// Why a body is not what it was meant to be.
 #[derive(Debug, thiserror::Error)]
-pub enum EncodingError {
+pub(crate) enum EncodingError {
     /// Packed in a way that we do not know.
     #[error("the encoding {encoding:?} was not asked for")]
     Unknown {
@@ -28,7 +28,7 @@ pub enum EncodingError {
 ///
 /// # Errors
 /// When it is damaged, too large, or packed otherwise.
-pub fn unpack(encoding: Option<&str>, body: Vec<u8>, limit: usize) -> Result<Vec<u8>, EncodingError> {
+pub(crate) fn unpack(encoding: Option<&str>, body: Vec<u8>, limit: usize) -> Result<Vec<u8>, EncodingError> {
     match encoding.map(str::trim).unwrap_or_default().to_ascii_lowercase().as_str() {
         "" | "identity" => Ok(body),
         "gzip" | "x-gzip" => {

@@ -11,7 +11,7 @@ use super::tls::TlsError;
 
 /// A request without an answer.
 #[derive(Debug, thiserror::Error)]
-pub enum HttpError {
+pub(crate) enum HttpError {
     /// A name that has no address, or nobody who could tell it.
     #[error("cannot resolve {host}")]
     Resolve {
@@ -80,7 +80,7 @@ pub enum HttpError {
 
 /// What a failure depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
+pub(crate) enum Cause {
     /// The way to the server; it may open at any moment.
     Network,
     /// Certificates that are not valid at this time: the clock may be wrong, and be set soon.
@@ -91,7 +91,7 @@ pub enum Cause {
 
 impl HttpError {
     /// What the failure depends on.
-    pub fn cause(&self) -> Cause {
+    pub(crate) fn cause(&self) -> Cause {
         match self {
             HttpError::Resolve { .. } | HttpError::Connect { .. } | HttpError::Deadline { .. } => {
                 Cause::Network
@@ -109,7 +109,7 @@ impl HttpError {
     }
 
     /// TLS was asked for, and what came back is none: the server speaks in plain text.
-    pub fn is_plain_text(&self) -> bool {
+    pub(crate) fn is_plain_text(&self) -> bool {
         let HttpError::Handshake { source, .. } = self else { return false };
         let not_tls = rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType);
         said_by_tls(source) == Some(&not_tls)

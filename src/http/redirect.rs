@@ -3,11 +3,11 @@
 //! Invariant: what was meant for one origin (headers, a client certificate) goes to no other, nor back to the first by
 //! way of another.
 
-use super::url::{Scheme, Url, UrlError};
+use crate::text::url::{Scheme, Url, UrlError};
 
 /// Who may be asked in plain text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PlainText {
+pub(crate) enum PlainText {
     /// This machine alone.
     Loopback,
     /// Anybody.
@@ -16,14 +16,14 @@ pub enum PlainText {
 
 impl PlainText {
     /// The URL may be asked.
-    pub fn allows(self, url: &Url) -> bool {
+    pub(crate) fn allows(self, url: &Url) -> bool {
         url.scheme == Scheme::Https || self == PlainText::Anywhere || url.is_loopback()
     }
 }
 
 /// What the caller thinks of redirects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Redirects {
+pub(crate) enum Redirects {
     /// They are followed to any host, but never from TLS to plain text.
     AnyHost {
         /// How many in a row.
@@ -41,7 +41,7 @@ pub enum Redirects {
 
 /// A redirect that is not followed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RedirectError {
+pub(crate) enum RedirectError {
     /// There were too many.
     #[error("more than {most} redirects in a row")]
     TooMany {
@@ -72,7 +72,7 @@ pub enum RedirectError {
 }
 
 /// The statuses that say "look there".
-pub fn is_redirect(status: u16) -> bool {
+pub(crate) fn is_redirect(status: u16) -> bool {
     matches!(status, 301 | 302 | 303 | 307 | 308)
 }
 
@@ -82,7 +82,7 @@ impl Redirects {
     ///
     /// # Errors
     /// When it is not to be followed.
-    pub fn next(
+    pub(crate) fn next(
         &self,
         from: &Url,
         status: u16,

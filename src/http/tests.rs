@@ -11,7 +11,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::tls::Roots;
 use super::*;
-use crate::cri::spawn_tokio_thread;
+use crate::http::spawn_tokio_thread;
 
 const CERTIFICATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/tls/server.pem");
 const KEY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/tls/server.key");

@@ -19,7 +19,7 @@ use sha2::{Digest as _, Sha256};
 
 /// What a connection through TLS asks of both sides.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Tls {
+pub(crate) enum Tls {
     /// The server is known by its certificate.
     Verified {
         /// Who may vouch for it.
@@ -33,7 +33,7 @@ pub enum Tls {
 
 /// Who may vouch for a server.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Roots {
+pub(crate) enum Roots {
     /// Whom the system trusts.
     System,
     /// The certificates of this file alone.
@@ -42,7 +42,7 @@ pub enum Roots {
 
 /// A client certificate and its key, both PEM.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Identity {
+pub(crate) struct Identity {
     /// The file of the certificate, with those between it and the root after it.
     pub certificate: PathBuf,
     /// The file of the key.
@@ -51,7 +51,7 @@ pub struct Identity {
 
 /// Why no connection through TLS can be tried.
 #[derive(Debug, thiserror::Error)]
-pub enum TlsError {
+pub(crate) enum TlsError {
     /// A file that cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
@@ -98,7 +98,7 @@ pub enum TlsError {
 
 impl Tls {
     /// The same towards a server that our identity was not meant for.
-    pub fn without_identity(&self) -> Self {
+    pub(crate) fn without_identity(&self) -> Self {
         match self {
             Tls::Verified { roots, .. } => Tls::Verified { roots: roots.clone(), identity: None },
             Tls::Unverified => Tls::Unverified,

@@ -12,14 +12,14 @@ use super::round::Round;
 use super::sandbox::{self, Footing};
 use super::stop::{self, Quiet};
 use super::{History, Init, Outlook, Plan, Situation, StartContainer, StartHook, Step, Waiting, init};
-use crate::backoff::Backoff;
-use crate::duration::format_duration;
-use crate::observed::{Container, ContainerState, Observed};
-use crate::order::Gate;
+use crate::plan::order::Gate;
+use crate::pod::observed::{Container, ContainerState, Observed};
 use crate::pod::restart::{AfterExit, RestartPolicy, after_exit, outlives_sandbox, runs_once_per_sandbox};
 use crate::pod::{ContainerId, ContainerRef, Pod, SandboxId, annotations};
 use crate::probe::check::probe_of;
 use crate::probe::target::Verdicts;
+use crate::time::backoff::Backoff;
+use crate::time::duration::format_duration;
 
 /// What one pod's containers are judged by.
 pub(super) struct Judge<'a> {

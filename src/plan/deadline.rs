@@ -18,7 +18,7 @@ const DRIFT: Duration = Duration::from_secs(60);
 ///
 /// The wall clock is asked once, when an agent first sees the instance: whatever leaps it makes afterwards change nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Activity {
+pub(crate) struct Activity {
     /// When it was first seen.
     seen: Duration,
     /// How long it had been at work by then.
@@ -29,7 +29,7 @@ impl Activity {
     /// That of an instance which began at this time by the wall clock, and is first seen now.
     ///
     /// What began before the clock was set is of no known age: it counts as new, since to end it early is worse.
-    pub fn new(began: Timestamp, now: Timestamp, uptime: Duration) -> Self {
+    pub(crate) fn new(began: Timestamp, now: Timestamp, uptime: Duration) -> Self {
         let was_set = |clock: Timestamp| clock.as_second() >= CLOCK_IS_SET;
         let age = Duration::try_from(now.duration_since(began)).unwrap_or_default();
         let is_known = was_set(began) || !was_set(now);
@@ -37,13 +37,13 @@ impl Activity {
     }
 
     /// How long the instance has been at work.
-    pub fn lasted(&self, uptime: Duration) -> Duration {
+    pub(crate) fn lasted(&self, uptime: Duration) -> Duration {
         self.age.saturating_add(uptime.saturating_sub(self.seen))
     }
 
     /// When the instance began, for an agent that has only the wall clock to go by: as it is remembered, unless the clock
     /// has leapt since.
-    pub fn began(&self, remembered: Option<Timestamp>, now: Timestamp, uptime: Duration) -> Timestamp {
+    pub(crate) fn began(&self, remembered: Option<Timestamp>, now: Timestamp, uptime: Duration) -> Timestamp {
         let lasted = SignedDuration::try_from(self.lasted(uptime)).unwrap_or(SignedDuration::MAX);
         let began = now.checked_sub(lasted).unwrap_or(Timestamp::MIN);
         let has_leapt = |earlier: Timestamp| began.duration_since(earlier).unsigned_abs() > DRIFT;

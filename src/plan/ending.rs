@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::observed::{Container, ContainerState};
 use crate::pod::ContainerId;
 use crate::pod::hook::Hook;
+use crate::pod::observed::{Container, ContainerState};
 use crate::pod::restart::RestartPolicy;
 use crate::probe::threshold::Kind;
 
@@ -19,7 +19,7 @@ const DEFAULT_GRACE: i64 = 30;
 
 /// The ends that have begun, by container.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Endings(BTreeMap<ContainerId, Ending>);
+pub(crate) struct Endings(BTreeMap<ContainerId, Ending>);
 
 /// How far the end of one container is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,7 @@ enum PreStop {
 
 /// A container that is to end, and the next thing to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StopContainer {
+pub(crate) struct StopContainer {
     /// Which.
     pub id: ContainerId,
     /// Its name in the pod.
@@ -60,7 +60,7 @@ pub struct StopContainer {
 
 /// Why a container is to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
+pub(crate) enum Why {
     /// It is not wanted, or not like this.
     NotWanted,
     /// A probe failed.
@@ -76,7 +76,7 @@ pub enum Why {
 
 /// What a container that is probed is in its pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub(crate) enum Role {
     /// One of the containers.
     Main,
     /// An init container that runs on.
@@ -85,7 +85,7 @@ pub enum Role {
 
 impl Why {
     /// What there is to say about a container of this name: kubelet's words.
-    pub fn message(self, container: &str) -> Option<String> {
+    pub(crate) fn message(self, container: &str) -> Option<String> {
         let Why::Unhealthy { probe, policy, role } = self else { return None };
         let (who, then) = match (role, policy) {
             (Role::Sidecar, _) => ("Init container", ""),
@@ -98,7 +98,7 @@ impl Why {
 
 /// What is done about a container that is to end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ask {
+pub(crate) enum Ask {
     /// Run its preStop hook.
     PreStop {
         /// The hook.
@@ -121,7 +121,7 @@ pub enum Ask {
 
 /// How a container hears that it is to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Signalling {
+pub(crate) enum Signalling {
     /// The runtime sends the signal, once however often it is told.
     Runtime,
     /// We send this one: the runtime knows no other than SIGTERM, or the image's.
@@ -132,17 +132,17 @@ pub enum Signalling {
 
 impl Endings {
     /// None has begun.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// The end of this container has begun.
-    pub fn has_begun(&self, id: &ContainerId) -> bool {
+    pub(crate) fn has_begun(&self, id: &ContainerId) -> bool {
         self.0.contains_key(id)
     }
 
     /// A newer wish may shorten what is left, to its own grace period from now; none lengthens it.
-    pub fn heed(&mut self, wish: u64, grace: Option<i64>, uptime: Duration) {
+    pub(crate) fn heed(&mut self, wish: u64, grace: Option<i64>, uptime: Duration) {
         for ending in self.0.values_mut().filter(|ending| ending.wish != wish) {
             ending.wish = wish;
             if let Some(grace) = grace {
@@ -152,7 +152,7 @@ impl Endings {
     }
 
     /// Notes what is being done about a container.
-    pub fn note(&mut self, stop: &StopContainer, wish: u64) {
+    pub(crate) fn note(&mut self, stop: &StopContainer, wish: u64) {
         let ending = self.0.entry(stop.id.clone()).or_insert(Ending {
             wish,
             deadline: stop.deadline,
@@ -170,26 +170,26 @@ impl Endings {
     }
 
     /// The hook of a container is under way.
-    pub fn hook_runs(&self, id: &ContainerId) -> bool {
+    pub(crate) fn hook_runs(&self, id: &ContainerId) -> bool {
         self.0.get(id).is_some_and(|ending| ending.pre_stop == PreStop::Running)
     }
 
     /// The hook of a container came to its end, well or not.
-    pub fn hook_is_over(&mut self, id: &ContainerId) {
+    pub(crate) fn hook_is_over(&mut self, id: &ContainerId) {
         if let Some(ending) = self.0.get_mut(id) {
             ending.pre_stop = PreStop::Over;
         }
     }
 
     /// The runtime is not at it any more; if the container lives, it is to be told again.
-    pub fn call_is_over(&mut self, id: &ContainerId) {
+    pub(crate) fn call_is_over(&mut self, id: &ContainerId) {
         if let Some(ending) = self.0.get_mut(id) {
             ending.told = None;
         }
     }
 
     /// Forgets those that are done.
-    pub fn retain(&mut self, lives: impl Fn(&ContainerId) -> bool) {
+    pub(crate) fn retain(&mut self, lives: impl Fn(&ContainerId) -> bool) {
         self.0.retain(|id, _| lives(id));
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Init, Plan, Waiting};
-use crate::order::{self, Unmet};
+use crate::plan::order::{self, Unmet};
 use crate::pod::Pod;
 
 /// The whole pod waits, and nothing is done.

@@ -6,7 +6,7 @@
 use super::Init;
 use super::containers::Judge;
 use super::needs::{Need, Needs};
-use crate::observed::{Container, ContainerState};
+use crate::pod::observed::{Container, ContainerState};
 use crate::pod::restart::{AfterExit, RestartPolicy, after_exit};
 use crate::pod::{ContainerRef, is_sidecar};
 use crate::probe::threshold::Kind;

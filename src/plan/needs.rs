@@ -7,8 +7,8 @@ use k8s_openapi::api::core::v1::Container as ContainerSpec;
 
 use super::ending::Stop;
 use super::{History, Waiting, gate};
-use crate::observed::{Container, Observed};
-use crate::order::Unmet;
+use crate::plan::order::Unmet;
+use crate::pod::observed::{Container, Observed};
 use crate::pod::restart::RestartPolicy;
 use crate::pod::{ContainerRef, Pod};
 use crate::probe::threshold::Kind;

@@ -10,15 +10,15 @@ use k8s_openapi::api::core::v1::Container as ContainerSpec;
 use serde::{Deserialize, Serialize};
 
 use super::{History, Waiting};
-use crate::backoff::Backoff;
 use crate::pod::ConfigHash;
+use crate::time::backoff::Backoff;
 
 /// How often an image is looked for while its pull waits, and how long a failed pull is shown as such.
 const LOOK: Backoff = Backoff { base: Duration::from_secs(5), cap: Duration::from_secs(5) };
 
 /// Failed pulls of one image for one container, in a row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PullFailure {
+pub(crate) struct PullFailure {
     /// The image, as the manifest names it.
     pub image: String,
     /// How many.
@@ -33,7 +33,7 @@ pub struct PullFailure {
 
 /// What may be done about an image that is not there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PullPermit {
+pub(crate) enum PullPermit {
     /// Pull it.
     Pull,
     /// Only look whether it is there by now.
@@ -42,7 +42,7 @@ pub enum PullPermit {
 
 /// What is kept of a failure for an agent that is started again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PullRecord {
+pub(crate) struct PullRecord {
     /// The hash of the manifest: another one is another beginning.
     pub hash: String,
     /// The failure.
@@ -51,14 +51,14 @@ pub struct PullRecord {
 
 impl PullFailure {
     /// One more failure, after `earlier`. One of another image, or of long ago, is not counted.
-    pub fn after(earlier: Option<&Self>, image: &str, at: Timestamp, waiting: Waiting) -> Self {
+    pub(crate) fn after(earlier: Option<&Self>, image: &str, at: Timestamp, waiting: Waiting) -> Self {
         let counted = earlier.filter(|earlier| earlier.image == image && !earlier.is_over(at));
         let count = counted.map_or(0, |failure| failure.count).saturating_add(1);
         Self { image: image.to_owned(), count, at, looked: at, waiting }
     }
 
     /// Whether it is time to pull again, or only to look.
-    pub fn permit(&self, now: Timestamp) -> PullPermit {
+    pub(crate) fn permit(&self, now: Timestamp) -> PullPermit {
         match self.left(now) {
             Some(_) => PullPermit::Look,
             None => PullPermit::Pull,
@@ -105,7 +105,7 @@ impl PullFailure {
 
 impl PullRecord {
     /// The failure, if it says something about this container of this manifest at this time.
-    pub fn revive(self, hash: &ConfigHash, image: &str, now: Timestamp) -> Option<PullFailure> {
+    pub(crate) fn revive(self, hash: &ConfigHash, image: &str, now: Timestamp) -> Option<PullFailure> {
         let Self { hash: of, mut failure } = self;
         let counts = of == hash.as_str() && failure.image == image && !failure.is_over(now);
         // Nobody has looked since the agent ended.

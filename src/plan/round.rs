@@ -10,11 +10,11 @@ use jiff::Timestamp;
 use super::ending::Stop;
 use super::stop::{self, Stopping};
 use super::{Situation, Waiting};
-use crate::backoff::Backoff;
-use crate::duration::format_duration;
-use crate::observed::{Container, Exit, Observed};
+use crate::pod::observed::{Container, Exit, Observed};
 use crate::pod::restart::{AfterExit, after_exit};
 use crate::pod::{Pod, SandboxId};
+use crate::time::backoff::Backoff;
+use crate::time::duration::format_duration;
 
 /// The round that a pod is to be in.
 #[derive(Debug, Clone, Copy)]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::ending::Stop;
 use super::stop::{self, Quiet, Stopping};
 use super::{History, Situation, Step};
-use crate::observed::{Container, Observed, Sandbox};
+use crate::pod::observed::{Container, Observed, Sandbox};
 use crate::pod::restart::RestartPolicy;
 use crate::pod::{ContainerId, Pod, SandboxId};
 use crate::probe::target::Verdicts;

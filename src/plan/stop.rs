@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::ending::{Stop, Turn};
 use super::{RemoveContainer, Situation, Step};
-use crate::observed::{Container, Observed};
+use crate::pod::observed::{Container, Observed};
 use crate::pod::{PodUid, SandboxId};
 
 /// Whether something is still alive.

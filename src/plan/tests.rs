@@ -12,9 +12,9 @@ mod simulation;
 mod wanted;
 
 use super::*;
-use crate::observed::{Container, ContainerState, Exit, Sandbox};
-use crate::order::{Lack, Opened};
+use crate::plan::order::{Lack, Opened};
 use crate::pod::ConfigHash;
+use crate::pod::observed::{Container, ContainerState, Exit, Sandbox};
 use crate::pod::testing::pod_with;
 
 const CRASH: Backoff = Backoff { base: Duration::from_secs(10), cap: Duration::from_secs(300) };

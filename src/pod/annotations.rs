@@ -5,23 +5,23 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::finding::Finding;
-use crate::duration::parse_duration;
+use crate::time::duration::parse_duration;
 
 /// A duration: no crash loop of this pod waits longer between two tries.
-pub const MAX_RESTART_BACKOFF: &str = "rkubelet.dev/max-restart-backoff";
+pub(crate) const MAX_RESTART_BACKOFF: &str = "rkubelet.dev/max-restart-backoff";
 
 /// Names, with commas between them: the pod starts when these pods of its namespace are ready.
-pub const AFTER: &str = "rkubelet.dev/after";
+pub(crate) const AFTER: &str = "rkubelet.dev/after";
 /// A duration: for so long at most does the pod wait for them.
-pub const AFTER_TIMEOUT: &str = "rkubelet.dev/after-timeout";
+pub(crate) const AFTER_TIMEOUT: &str = "rkubelet.dev/after-timeout";
 
 /// The path of an annotation.
-pub fn field(key: &str) -> String {
+pub(crate) fn field(key: &str) -> String {
     format!("metadata.annotations[{key}]")
 }
 
 /// The names in one of our annotations, each once, in the order of the manifest; none if it is not given.
-pub fn names<'a>(metadata: &'a ObjectMeta, key: &str) -> Vec<&'a str> {
+pub(crate) fn names<'a>(metadata: &'a ObjectMeta, key: &str) -> Vec<&'a str> {
     let text = metadata.annotations.as_ref().and_then(|all| all.get(key));
     let mut names: Vec<&str> = Vec::new();
     for name in text.into_iter().flat_map(|text| text.split(',')).map(str::trim) {
@@ -33,7 +33,7 @@ pub fn names<'a>(metadata: &'a ObjectMeta, key: &str) -> Vec<&'a str> {
 }
 
 /// The value of one of our annotations, as a duration of more than nothing; none if it is not given.
-pub fn duration(metadata: &ObjectMeta, key: &str) -> Result<Option<Duration>, Finding> {
+pub(crate) fn duration(metadata: &ObjectMeta, key: &str) -> Result<Option<Duration>, Finding> {
     let Some(text) = metadata.annotations.as_ref().and_then(|all| all.get(key)) else { return Ok(None) };
     let nanos = parse_duration(text).and_then(|nanos| u64::try_from(nanos).ok()).filter(|nanos| *nanos > 0);
     let wrong =

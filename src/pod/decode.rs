@@ -4,7 +4,7 @@
 //! the manifest says that is not done is either a warning or a refusal, with the field's path.
 
 mod known;
-pub mod list;
+pub(crate) mod list;
 
 use std::collections::BTreeSet;
 
@@ -19,11 +19,11 @@ use super::finding::{Finding, Refusal};
 use super::identity::{apply_identity, config_hash, container_hashes};
 use super::validate::validate_pod;
 use super::{Pod, Source};
-use crate::suggest::nearest;
-use crate::yaml::{Document, find_places, parse_documents, place_after};
+use crate::text::suggest::nearest;
+use crate::text::yaml::{Document, find_places, parse_documents, place_after};
 
 /// The largest manifest, as in kubelet.
-pub const MAX_MANIFEST: usize = 10 << 20;
+pub(crate) const MAX_MANIFEST: usize = 10 << 20;
 
 /// More problems than these are not looked at: nobody reads them, and sorting them takes time.
 const MAX_PROBLEMS: usize = 100;
@@ -77,7 +77,7 @@ pub fn decode_manifest(bytes: &[u8], origin: &Origin<'_>) -> Result<Decoded, Ref
 }
 
 /// Reads the documents of a manifest, whatever they hold, and gives its text with them.
-pub fn parse_manifest(bytes: &[u8]) -> Result<(&str, Vec<Document>), Refusal> {
+pub(crate) fn parse_manifest(bytes: &[u8]) -> Result<(&str, Vec<Document>), Refusal> {
     if bytes.len() > MAX_MANIFEST {
         let reason = format!("has {} bytes, at most {MAX_MANIFEST} are allowed", bytes.len());
         return Err(Finding::whole(reason).into());
@@ -91,7 +91,7 @@ pub fn parse_manifest(bytes: &[u8]) -> Result<(&str, Vec<Document>), Refusal> {
 /// Tells where the fields are written that something is said about, for all of a text at once: each search is another
 /// parse. With a finding go the number of its document and the path of the pod in it, which is empty if the document
 /// is the pod.
-pub fn locate<'a>(text: &str, findings: impl Iterator<Item = (usize, String, &'a mut Finding)>) {
+pub(crate) fn locate<'a>(text: &str, findings: impl Iterator<Item = (usize, String, &'a mut Finding)>) {
     let findings: Vec<(usize, String, &mut Finding)> = findings
         .take(MAX_LOCATED)
         .map(|(document, mut path, finding)| {
@@ -113,7 +113,7 @@ pub fn locate<'a>(text: &str, findings: impl Iterator<Item = (usize, String, &'a
 }
 
 /// Decodes a document that is already parsed. Its findings have no places yet: see [`locate`].
-pub fn decode_document(document: &Document, origin: &Origin<'_>) -> Result<Decoded, Refusal> {
+pub(crate) fn decode_document(document: &Document, origin: &Origin<'_>) -> Result<Decoded, Refusal> {
     let manifest = &document.value;
     check_kind(manifest)?;
     let hash = config_hash(manifest, origin.node_name, origin.path);

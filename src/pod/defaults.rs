@@ -10,13 +10,13 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::quantity::Amount;
-use crate::image::name::ImageName;
+use crate::pod::image::name::ImageName;
 
 const DEFAULT_MODE: i32 = 0o644;
 const TOKEN_SECONDS: i64 = 3600;
 
 /// Fills in what the manifest leaves open. An empty string counts as open, as in Kubernetes.
-pub fn apply_defaults(spec: &mut PodSpec) {
+pub(crate) fn apply_defaults(spec: &mut PodSpec) {
     default_to(&mut spec.restart_policy, "Always");
     default_to(&mut spec.dns_policy, "ClusterFirst");
     default_to(&mut spec.scheduler_name, "default-scheduler");
@@ -42,7 +42,7 @@ pub fn apply_defaults(spec: &mut PodSpec) {
 
 /// The pull policy of an image that names none: what means the newest is pulled always. One that cannot be read is
 /// never pulled either way.
-pub fn default_pull_policy(image: &str) -> &'static str {
+pub(crate) fn default_pull_policy(image: &str) -> &'static str {
     match ImageName::parse(image) {
         Ok(name) if name.is_latest() => "Always",
         _ => "IfNotPresent",

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Container;
 use super::finding::Finding;
 
 /// Replaces `$(NAME)` by the value of `NAME`. `$$` is a dollar sign; a name without a value stays as written.
-pub fn expand<'v>(input: &str, lookup: impl Fn(&str) -> Option<&'v str>) -> String {
+pub(crate) fn expand<'v>(input: &str, lookup: impl Fn(&str) -> Option<&'v str>) -> String {
     let mut output = String::with_capacity(input.len());
     let mut rest = input;
     while let Some(place) = rest.find('$') {
@@ -39,7 +39,7 @@ pub fn expand<'v>(input: &str, lookup: impl Fn(&str) -> Option<&'v str>) -> Stri
 /// The variables of a container in order, each name once: of a name written twice the last value counts.
 ///
 /// A value may refer to variables that stand before it. What `field` gives for a `fieldRef` is not expanded.
-pub fn container_env(
+pub(crate) fn container_env(
     container: &Container,
     field: impl Fn(&str) -> Option<String>,
 ) -> Result<Vec<(String, String)>, Finding> {
@@ -70,7 +70,7 @@ pub fn container_env(
 }
 
 /// The value of a variable of [`container_env`].
-pub fn value_of<'v>(env: &'v [(String, String)], name: &str) -> Option<&'v str> {
+pub(crate) fn value_of<'v>(env: &'v [(String, String)], name: &str) -> Option<&'v str> {
     env.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
 }
 

@@ -3,7 +3,7 @@
 use super::Pod;
 
 /// Whether an environment variable may be made from this field.
-pub fn is_env_field(path: &str) -> bool {
+pub(crate) fn is_env_field(path: &str) -> bool {
     if let Some((map, key)) = subscript(path) {
         return !key.is_empty() && matches!(map, "metadata.labels" | "metadata.annotations");
     }
@@ -24,7 +24,12 @@ pub fn is_env_field(path: &str) -> bool {
 /// The value of a field, or `None` if there is no such field or it has no value yet (a pod without an address).
 ///
 /// A label or annotation that the pod does not have is the empty string, as in Kubernetes.
-pub fn resolve_field(pod: &Pod, path: &str, host_ips: &[String], pod_ips: &[String]) -> Option<String> {
+pub(crate) fn resolve_field(
+    pod: &Pod,
+    path: &str,
+    host_ips: &[String],
+    pod_ips: &[String],
+) -> Option<String> {
     if let Some((map, key)) = subscript(path) {
         let map = match map {
             "metadata.labels" => &pod.metadata.labels,

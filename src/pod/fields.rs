@@ -12,7 +12,7 @@ use table::{HONOURED, IGNORED, NOT_YET, REFUSED};
 
 /// What becomes of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Support {
+pub(crate) enum Support {
     /// It does what Kubernetes says it does.
     Honoured,
     /// The pod runs without it, with a warning.
@@ -24,7 +24,7 @@ pub enum Support {
 }
 
 /// The rows of each kind: path patterns such as `spec.containers[].image`.
-pub const TABLE: [(Support, &[&str]); 4] = [
+pub(crate) const TABLE: [(Support, &[&str]); 4] = [
     (Support::Honoured, HONOURED),
     (Support::NotYet, NOT_YET),
     (Support::Refused, REFUSED),
@@ -33,7 +33,7 @@ pub const TABLE: [(Support, &[&str]); 4] = [
 
 /// What the fields of a manifest give rise to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct FieldReport {
+pub(crate) struct FieldReport {
     /// Fields that are not honoured yet.
     pub warnings: Vec<Finding>,
     /// Fields that the pod cannot do without.
@@ -41,14 +41,14 @@ pub struct FieldReport {
 }
 
 /// Walks a manifest as written. Fields that Kubernetes does not know are the decoder's to report.
-pub fn check_fields(manifest: &Value) -> FieldReport {
+pub(crate) fn check_fields(manifest: &Value) -> FieldReport {
     let mut report = FieldReport::default();
     walk(manifest, String::new(), String::new(), None, &mut report);
     report
 }
 
 /// The row for a pattern.
-pub fn support_of(pattern: &str) -> Option<Support> {
+pub(crate) fn support_of(pattern: &str) -> Option<Support> {
     let row =
         |pattern: &str| TABLE.iter().find(|(_, rows)| rows.contains(&pattern)).map(|(support, _)| *support);
     row(pattern).or_else(|| row(&as_container(pattern)?))

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::ser::{Serialize, SerializeStruct as _, Serializer};
 
-use crate::yaml::Place;
+use crate::text::yaml::Place;
 
 /// How many problems of one manifest are told at once.
 const MAX_TOLD: usize = 10;

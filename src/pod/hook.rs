@@ -9,11 +9,11 @@ use k8s_openapi::api::core::v1::{ContainerPort, HTTPGetAction, LifecycleHandler}
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::{PodName, PodUid};
-use crate::http::url::Scheme;
+use crate::text::url::Scheme;
 
 /// One hook of a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Hook {
+pub(crate) enum Hook {
     /// A command in the container.
     Exec(Vec<String>),
     /// A request.
@@ -26,7 +26,7 @@ pub enum Hook {
 
 /// A request.
 #[derive(Clone, PartialEq, Eq)]
-pub struct HttpGet {
+pub(crate) struct HttpGet {
     /// Plain, or through TLS.
     pub scheme: Scheme,
     /// The host to ask; none for the pod itself.
@@ -55,7 +55,7 @@ impl fmt::Debug for HttpGet {
 
 impl Hook {
     /// The hook that a handler stands for, in a container with these ports.
-    pub fn of(handler: &LifecycleHandler, ports: &[ContainerPort]) -> Self {
+    pub(crate) fn of(handler: &LifecycleHandler, ports: &[ContainerPort]) -> Self {
         if let Some(exec) = &handler.exec {
             return Self::Exec(exec.command.clone().unwrap_or_default());
         }
@@ -73,13 +73,13 @@ impl Hook {
     ///
     /// # Errors
     /// When either is not what was written there.
-    pub fn from_annotations(handler: &str, ports: Option<&str>) -> Result<Self, serde_json::Error> {
+    pub(crate) fn from_annotations(handler: &str, ports: Option<&str>) -> Result<Self, serde_json::Error> {
         let ports: Vec<ContainerPort> = ports.map(serde_json::from_str).transpose()?.unwrap_or_default();
         Ok(Self::of(&serde_json::from_str(handler)?, &ports))
     }
 
     /// What to say when it failed with `error`: kubelet's words.
-    pub fn failure(&self, container: &str, pod: &PodName, uid: &PodUid, error: &str) -> String {
+    pub(crate) fn failure(&self, container: &str, pod: &PodName, uid: &PodUid, error: &str) -> String {
         let (name, namespace) = (&pod.name, &pod.namespace);
         let what = match self {
             Self::Exec(command) => format!("Exec lifecycle hook ([{}])", command.join(" ")),
@@ -98,7 +98,7 @@ impl HttpGet {
     ///
     /// # Errors
     /// When it names no port, with the reason.
-    pub fn of(action: &HTTPGetAction, ports: &[ContainerPort]) -> Result<Self, String> {
+    pub(crate) fn of(action: &HTTPGetAction, ports: &[ContainerPort]) -> Result<Self, String> {
         let headers = action.http_headers.iter().flatten();
         Ok(Self {
             scheme: if action.scheme.as_deref() == Some("HTTPS") { Scheme::Https } else { Scheme::Http },
@@ -114,7 +114,7 @@ impl HttpGet {
 ///
 /// # Errors
 /// When there is none, with the reason.
-pub fn port_number(port: &IntOrString, ports: &[ContainerPort]) -> Result<u16, String> {
+pub(crate) fn port_number(port: &IntOrString, ports: &[ContainerPort]) -> Result<u16, String> {
     let number = match port {
         IntOrString::Int(number) => Some(*number),
         IntOrString::String(name) => {

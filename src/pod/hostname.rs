@@ -9,7 +9,7 @@ const MAX_KERNEL_NAME: usize = 64;
 
 /// The names of one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HostNames {
+pub(crate) struct HostNames {
     /// The host name, without a domain.
     pub name: String,
     /// The domain, for a pod with a subdomain.
@@ -23,13 +23,13 @@ pub struct HostNames {
      ({MAX_KERNEL_NAME} characters is the max, {} characters requested)",
     fqdn.len()
 )]
-pub struct FqdnTooLong {
+pub(crate) struct FqdnTooLong {
     /// The name.
     pub fqdn: String,
 }
 
 /// The names of a pod in a cluster of this domain.
-pub fn host_names(pod: &Pod, cluster_domain: &str) -> HostNames {
+pub(crate) fn host_names(pod: &Pod, cluster_domain: &str) -> HostNames {
     let spec = &pod.spec;
     if let Some(name) = &spec.hostname_override {
         return HostNames { name: cut(name), domain: None };
@@ -45,7 +45,7 @@ pub fn host_names(pod: &Pod, cluster_domain: &str) -> HostNames {
 
 impl HostNames {
     /// The name with its domain, if it has one.
-    pub fn fqdn(&self) -> Option<String> {
+    pub(crate) fn fqdn(&self) -> Option<String> {
         self.domain.as_ref().map(|domain| format!("{}.{domain}", self.name))
     }
 
@@ -53,7 +53,7 @@ impl HostNames {
     ///
     /// # Errors
     /// When that is too long.
-    pub fn kernel_name(&self, as_fqdn: Option<bool>) -> Result<String, FqdnTooLong> {
+    pub(crate) fn kernel_name(&self, as_fqdn: Option<bool>) -> Result<String, FqdnTooLong> {
         match self.fqdn().filter(|_| as_fqdn == Some(true)) {
             Some(fqdn) if fqdn.len() > MAX_KERNEL_NAME => Err(FqdnTooLong { fqdn }),
             Some(fqdn) => Ok(fqdn),

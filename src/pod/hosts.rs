@@ -9,7 +9,7 @@ const HEADER: &str = "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::
 fe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n";
 
 /// What /etc/hosts says in a pod; `node_hosts` is the node's own, which pods on its network share.
-pub fn hosts_file(pod: &Pod, names: &HostNames, ips: &[String], node_hosts: &str) -> String {
+pub(crate) fn hosts_file(pod: &Pod, names: &HostNames, ips: &[String], node_hosts: &str) -> String {
     let mut text = if pod.spec.host_network == Some(true) {
         format!("# Kubernetes-managed hosts file (host network).\n{node_hosts}")
     } else {

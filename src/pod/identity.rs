@@ -20,12 +20,12 @@ const POD_VERSION: &str = "rkubelet-pod-v1";
 const CONTAINER_VERSION: &str = "rkubelet-container-v1";
 
 /// The hash of a manifest as written, its path and the node's name.
-pub fn config_hash(manifest: &Value, node_name: &str, path: &str) -> ConfigHash {
+pub(crate) fn config_hash(manifest: &Value, node_name: &str, path: &str) -> ConfigHash {
     ConfigHash(digest(&[POD_VERSION, node_name, path, &canonical(manifest)], 16))
 }
 
 /// Per container name, init containers included, the hash of the container as written.
-pub fn container_hashes(manifest: &Value) -> BTreeMap<String, String> {
+pub(crate) fn container_hashes(manifest: &Value) -> BTreeMap<String, String> {
     let mut hashes = BTreeMap::new();
     for list in ["initContainers", "containers"] {
         for container in manifest["spec"][list].as_array().into_iter().flatten() {
@@ -38,12 +38,12 @@ pub fn container_hashes(manifest: &Value) -> BTreeMap<String, String> {
 }
 
 /// The name that a static pod has on a node.
-pub fn static_name(name: &str, node_name: &str) -> String {
+pub(crate) fn static_name(name: &str, node_name: &str) -> String {
     format!("{name}-{}", node_name.to_lowercase())
 }
 
 /// Gives a pod its static identity: name, namespace, UID, node, annotations, toleration.
-pub fn apply_identity(
+pub(crate) fn apply_identity(
     metadata: &mut ObjectMeta,
     spec: &mut PodSpec,
     hash: &ConfigHash,
@@ -139,7 +139,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::yaml::parse_documents;
+    use crate::text::yaml::parse_documents;
 
     fn manifest(text: &str) -> Value {
         parse_documents(text).unwrap().remove(0).value

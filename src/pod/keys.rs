@@ -5,51 +5,51 @@ use std::collections::BTreeMap;
 use super::PodName;
 
 /// Label: the pod's name.
-pub const POD_NAME: &str = "io.kubernetes.pod.name";
+pub(crate) const POD_NAME: &str = "io.kubernetes.pod.name";
 /// Label: the pod's namespace.
-pub const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
+pub(crate) const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
 /// Label: the pod's UID.
-pub const POD_UID: &str = "io.kubernetes.pod.uid";
+pub(crate) const POD_UID: &str = "io.kubernetes.pod.uid";
 /// Label: the container's name in the pod.
-pub const CONTAINER_NAME: &str = "io.kubernetes.container.name";
+pub(crate) const CONTAINER_NAME: &str = "io.kubernetes.container.name";
 
 /// Annotation of a pod: where it came from.
-pub const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
+pub(crate) const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
 /// Annotation of a pod: the hash of its manifest.
-pub const CONFIG_HASH: &str = "kubernetes.io/config.hash";
+pub(crate) const CONFIG_HASH: &str = "kubernetes.io/config.hash";
 /// Annotation of a pod: when its manifest was first seen.
-pub const CONFIG_SEEN: &str = "kubernetes.io/config.seen";
+pub(crate) const CONFIG_SEEN: &str = "kubernetes.io/config.seen";
 /// Annotation of a mirror pod on an API server; no static pod may bear it.
-pub const CONFIG_MIRROR: &str = "kubernetes.io/config.mirror";
+pub(crate) const CONFIG_MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// Annotation of a container: the hash of its specification.
-pub const CONTAINER_HASH: &str = "io.kubernetes.container.hash";
+pub(crate) const CONTAINER_HASH: &str = "io.kubernetes.container.hash";
 /// Annotation of a container: how many containers of its name came before.
-pub const RESTART_COUNT: &str = "io.kubernetes.container.restartCount";
+pub(crate) const RESTART_COUNT: &str = "io.kubernetes.container.restartCount";
 /// Annotation of a container: where it may leave its last words.
-pub const TERMINATION_MESSAGE_PATH: &str = "io.kubernetes.container.terminationMessagePath";
+pub(crate) const TERMINATION_MESSAGE_PATH: &str = "io.kubernetes.container.terminationMessagePath";
 /// Annotation of a container: what to take for its last words.
-pub const TERMINATION_MESSAGE_POLICY: &str = "io.kubernetes.container.terminationMessagePolicy";
+pub(crate) const TERMINATION_MESSAGE_POLICY: &str = "io.kubernetes.container.terminationMessagePolicy";
 /// Annotation of a container: what to do before it is stopped, as JSON.
-pub const PRE_STOP_HANDLER: &str = "io.kubernetes.container.preStopHandler";
+pub(crate) const PRE_STOP_HANDLER: &str = "io.kubernetes.container.preStopHandler";
 /// Annotation of a container: its ports, as JSON.
-pub const CONTAINER_PORTS: &str = "io.kubernetes.container.ports";
+pub(crate) const CONTAINER_PORTS: &str = "io.kubernetes.container.ports";
 /// Annotation of a container: the pod's grace period in seconds.
-pub const GRACE_PERIOD: &str = "io.kubernetes.pod.terminationGracePeriod";
+pub(crate) const GRACE_PERIOD: &str = "io.kubernetes.pod.terminationGracePeriod";
 
 /// Annotation of a container, ours: crashes in a row before it, so that back-off outlives the agent.
-pub const CRASHES: &str = "rkubelet.dev/crashes";
+pub(crate) const CRASHES: &str = "rkubelet.dev/crashes";
 
 /// Annotation of a container, ours: how often a rule restarted all containers of the pod before it.
-pub const ROUND: &str = "rkubelet.dev/round";
+pub(crate) const ROUND: &str = "rkubelet.dev/round";
 
 /// Annotation of a container, ours: its place among the init containers, for a sidecar. Sidecars end last.
-pub const SIDECAR: &str = "rkubelet.dev/sidecar";
+pub(crate) const SIDECAR: &str = "rkubelet.dev/sidecar";
 
 /// Annotation of a container, ours: the signal that asks it to end, for runtimes that do not keep it.
-pub const STOP_SIGNAL: &str = "rkubelet.dev/stop-signal";
+pub(crate) const STOP_SIGNAL: &str = "rkubelet.dev/stop-signal";
 
 /// The pod that labels name.
-pub fn pod_name(labels: &BTreeMap<String, String>) -> Option<PodName> {
+pub(crate) fn pod_name(labels: &BTreeMap<String, String>) -> Option<PodName> {
     Some(PodName::new(labels.get(POD_NAMESPACE)?, labels.get(POD_NAME)?))
 }

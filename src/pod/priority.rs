@@ -7,7 +7,7 @@ const CLASSES: [(&str, i32); 2] =
     [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
 
 /// The priority of a pod: its own, or else that of its class.
-pub fn priority(spec: &PodSpec) -> i32 {
+pub(crate) fn priority(spec: &PodSpec) -> i32 {
     let class = spec.priority_class_name.as_deref();
     let of_class = CLASSES.iter().find(|(name, _)| Some(*name) == class).map(|(_, priority)| *priority);
     spec.priority.or(of_class).unwrap_or_default()

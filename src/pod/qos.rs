@@ -8,7 +8,7 @@ use super::quantity::Amount;
 
 /// How a pod fares when the node is short of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum QosClass {
+pub(crate) enum QosClass {
     /// Every container asks for as much CPU and memory as it may use.
     Guaranteed,
     /// Something is asked for, but not everything.
@@ -19,7 +19,7 @@ pub enum QosClass {
 
 impl QosClass {
     /// The name in `status.qosClass`.
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             QosClass::Guaranteed => "Guaranteed",
             QosClass::Burstable => "Burstable",
@@ -35,7 +35,7 @@ impl fmt::Display for QosClass {
 }
 
 /// The class of a pod, with its defaults applied: resources of the pod itself decide where they are written.
-pub fn qos_class(spec: &PodSpec) -> QosClass {
+pub(crate) fn qos_class(spec: &PodSpec) -> QosClass {
     if let Some(resources) = &spec.resources
         && !is_empty(resources)
     {

@@ -11,7 +11,7 @@ const BINARY: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
 /// The value of a quantity, and the family of suffixes that it was written with.
 #[derive(Debug, Clone, Copy)]
-pub struct Amount {
+pub(crate) struct Amount {
     nanos: i128,
     notation: Notation,
 }
@@ -26,11 +26,11 @@ enum Notation {
 /// A text that is not a quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a quantity such as 500m, 2, 1.5 or 64Mi")]
-pub struct QuantityError;
+pub(crate) struct QuantityError;
 
 impl Amount {
     /// Reads a quantity. What is finer than a billionth is rounded away from zero.
-    pub fn parse(text: &str) -> Result<Self, QuantityError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, QuantityError> {
         let (negative, rest) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),
             None => (false, text.strip_prefix('+').unwrap_or(text)),
@@ -47,32 +47,32 @@ impl Amount {
     }
 
     /// Whole units, rounded up.
-    pub fn value(self) -> i64 {
+    pub(crate) fn value(self) -> i64 {
         self.rounded_up(NANO)
     }
 
     /// Thousandths, rounded up.
-    pub fn milli_value(self) -> i64 {
+    pub(crate) fn milli_value(self) -> i64 {
         self.rounded_up(NANO / 1000)
     }
 
     /// Whether it is nothing at all.
-    pub fn is_zero(self) -> bool {
+    pub(crate) fn is_zero(self) -> bool {
         self.nanos == 0
     }
 
     /// Whether it is below zero.
-    pub fn is_negative(self) -> bool {
+    pub(crate) fn is_negative(self) -> bool {
         self.nanos < 0
     }
 
     /// Whether it has no fraction.
-    pub fn is_whole(self) -> bool {
+    pub(crate) fn is_whole(self) -> bool {
         self.nanos % NANO == 0
     }
 
     /// The same amount, rounded up to thousandths, as resources are.
-    pub fn rounded_to_milli(self) -> Self {
+    pub(crate) fn rounded_to_milli(self) -> Self {
         let milli = NANO / 1000;
         let up = i128::from(self.nanos > 0 && self.nanos % milli != 0);
         Self { nanos: (self.nanos / milli + up) * milli, ..self }

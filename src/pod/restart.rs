@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Container, ContainerRestartRule, PodSpec};
 
 /// When a container is started again, exit codes aside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RestartPolicy {
+pub(crate) enum RestartPolicy {
     /// Whenever it ended.
     Always,
     /// When it failed.
@@ -17,7 +17,7 @@ pub enum RestartPolicy {
 
 /// What follows an exit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AfterExit {
+pub(crate) enum AfterExit {
     /// That was that.
     Stays,
     /// The container is started again.
@@ -28,12 +28,12 @@ pub enum AfterExit {
 
 impl RestartPolicy {
     /// The policy of a container: its own, or else the pod's.
-    pub fn of(spec: &PodSpec, container: &Container) -> Self {
+    pub(crate) fn of(spec: &PodSpec, container: &Container) -> Self {
         container.restart_policy.as_deref().map_or_else(|| Self::of_pod(spec), Self::named)
     }
 
     /// The policy of a pod.
-    pub fn of_pod(spec: &PodSpec) -> Self {
+    pub(crate) fn of_pod(spec: &PodSpec) -> Self {
         spec.restart_policy.as_deref().map_or(Self::Always, Self::named)
     }
 
@@ -47,7 +47,7 @@ impl RestartPolicy {
 }
 
 /// What follows when a container of a pod ends with an exit code.
-pub fn after_exit(spec: &PodSpec, container: &Container, code: i32) -> AfterExit {
+pub(crate) fn after_exit(spec: &PodSpec, container: &Container, code: i32) -> AfterExit {
     let mut rules = container.restart_policy_rules.iter().flatten();
     match rules.find(|rule| matches(rule, code)).map(|rule| rule.action.as_str()) {
         Some("Restart") => return AfterExit::Restarts,
@@ -62,19 +62,19 @@ pub fn after_exit(spec: &PodSpec, container: &Container, code: i32) -> AfterExit
 }
 
 /// A rule of the container may restart all of its pod.
-pub fn may_restart_all(container: &Container) -> bool {
+pub(crate) fn may_restart_all(container: &Container) -> bool {
     container.restart_policy_rules.iter().flatten().any(|rule| rule.action == "RestartAllContainers")
 }
 
 /// A container whose sandbox died under it is started again in the next one, unless neither its own policy nor its pod's
 /// wants that. Its exit code is then of our making, and says nothing.
-pub fn outlives_sandbox(spec: &PodSpec, container: &Container) -> bool {
+pub(crate) fn outlives_sandbox(spec: &PodSpec, container: &Container) -> bool {
     RestartPolicy::of_pod(spec) != RestartPolicy::Never
         || RestartPolicy::of(spec, container) != RestartPolicy::Never
 }
 
 /// A container that has run is run again in every new sandbox of its pod: it may run once only, and its pod more often.
-pub fn runs_once_per_sandbox(spec: &PodSpec, container: &Container) -> bool {
+pub(crate) fn runs_once_per_sandbox(spec: &PodSpec, container: &Container) -> bool {
     RestartPolicy::of(spec, container) == RestartPolicy::Never && outlives_sandbox(spec, container)
 }
 

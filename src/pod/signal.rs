@@ -48,7 +48,7 @@ const NAMED: &[(&str, u32)] = &[
 ];
 
 /// The number of a signal by its name in the API, such as `SIGUSR1` or `SIGRTMIN+3`.
-pub fn number(name: &str) -> Option<u32> {
+pub(crate) fn number(name: &str) -> Option<u32> {
     let offset = |text: &str, limit| {
         let digits = text.parse::<u32>().ok().filter(|n| (1..=limit).contains(n));
         digits.filter(|n| n.to_string() == text)

@@ -2,22 +2,22 @@
 //!
 //! The numbers are kubelet's. A container may write anything: what is not UTF-8 is replaced, and no limit is passed.
 
-use crate::excerpt::{beginning, ending};
+use crate::text::excerpt::{beginning, ending};
 
 /// The most that is read from a container's file, and shown of it: its end.
-pub const MAX_FILE: usize = 4096;
+pub(crate) const MAX_FILE: usize = 4096;
 /// The most that is shown of a log.
 const MAX_LOG: usize = 2048;
 const MAX_LOG_LINES: usize = 80;
 /// The end of a log that holds as many lines as may be shown, or more than may be shown of them: a line of the log
 /// holds at most 16 KiB.
-pub const LOG_WINDOW: usize = 64 << 10;
+pub(crate) const LOG_WINDOW: usize = 64 << 10;
 /// The most that the containers of a pod may show together.
 const MAX_POD: usize = 12 << 10;
 
 /// Where to look for the last words of a container that ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fallback {
+pub(crate) enum Fallback {
     /// In its file alone.
     None,
     /// In its log, if the file has nothing to say.
@@ -26,7 +26,7 @@ pub enum Fallback {
 
 impl Fallback {
     /// By terminationMessagePolicy: the log counts only after a failure, of something that could be run.
-    pub fn by_policy(policy: &str, exit_code: i32, reason: &str) -> Self {
+    pub(crate) fn by_policy(policy: &str, exit_code: i32, reason: &str) -> Self {
         if policy == "FallbackToLogsOnError" && exit_code != 0 && reason != "ContainerCannotRun" {
             Self::Logs
         } else {
@@ -36,13 +36,13 @@ impl Fallback {
 }
 
 /// The text of a file's last bytes.
-pub fn from_file(bytes: &[u8]) -> String {
+pub(crate) fn from_file(bytes: &[u8]) -> String {
     ending(&String::from_utf8_lossy(without_torn_start(bytes)), MAX_FILE).to_owned()
 }
 
 /// The text of a log's last bytes, in CRI's format: `TIME STREAM TAG TEXT`, where the tag `P` joins lines. `whole` if
 /// the bytes begin where the log does.
-pub fn from_log(bytes: &[u8], whole: bool) -> String {
+pub(crate) fn from_log(bytes: &[u8], whole: bool) -> String {
     let mut lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
     if !whole {
         lines.remove(0);
@@ -69,7 +69,7 @@ pub fn from_log(bytes: &[u8], whole: bool) -> String {
 }
 
 /// The runtime's own sentence and the container's last words, as one.
-pub fn joined(runtime: String, words: &str) -> String {
+pub(crate) fn joined(runtime: String, words: &str) -> String {
     match (runtime.is_empty(), words.is_empty()) {
         (_, true) => runtime,
         (true, false) => words.to_owned(),
@@ -78,7 +78,7 @@ pub fn joined(runtime: String, words: &str) -> String {
 }
 
 /// The share of one container in what its pod of so many containers may show.
-pub fn shown(message: &str, containers: usize) -> &str {
+pub(crate) fn shown(message: &str, containers: usize) -> &str {
     beginning(message, MAX_POD / containers.max(1))
 }
 

@@ -31,7 +31,7 @@ const MAX_HOSTNAME: usize = 64;
 const MAX_SEARCH_CHARACTERS: usize = 2048;
 
 /// Finds what makes a pod invalid, in the order of the manifest: metadata first.
-pub fn validate_pod(metadata: &ObjectMeta, spec: &PodSpec) -> Vec<Finding> {
+pub(crate) fn validate_pod(metadata: &ObjectMeta, spec: &PodSpec) -> Vec<Finding> {
     let mut findings = Findings::default();
     validate_metadata(metadata, &mut findings);
     validate_spec(spec, &mut findings);

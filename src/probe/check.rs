@@ -10,7 +10,7 @@ use crate::pod::hook::{HttpGet, port_number};
 
 /// One probe of a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Spec {
+pub(crate) struct Spec {
     /// What to do.
     pub check: Check,
     /// How long after its start a container is left alone.
@@ -25,7 +25,7 @@ pub struct Spec {
 
 /// What a probe does.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Check {
+pub(crate) enum Check {
     /// Runs a command in the container.
     Exec(Vec<String>),
     /// Makes a request.
@@ -49,7 +49,7 @@ pub enum Check {
 }
 
 /// The probe of this kind that a container has.
-pub fn probe_of(container: &Container, kind: Kind) -> Option<&Probe> {
+pub(crate) fn probe_of(container: &Container, kind: Kind) -> Option<&Probe> {
     match kind {
         Kind::Startup => container.startup_probe.as_ref(),
         Kind::Readiness => container.readiness_probe.as_ref(),
@@ -59,7 +59,7 @@ pub fn probe_of(container: &Container, kind: Kind) -> Option<&Probe> {
 
 impl Spec {
     /// The probe of a container, as its manifest has it.
-    pub fn of(probe: &Probe, container: &Container) -> Self {
+    pub(crate) fn of(probe: &Probe, container: &Container) -> Self {
         let number = |value: Option<i32>, default: u32| {
             value.and_then(|value| u32::try_from(value).ok()).unwrap_or(default)
         };

@@ -20,7 +20,7 @@ use crate::pod::{ContainerId, PodName, PodUid};
 
 /// What tells one probe from another.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key {
+pub(crate) struct Key {
     /// The pod.
     pub pod: PodName,
     /// The container.
@@ -31,7 +31,7 @@ pub struct Key {
 
 /// A run that is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Job {
+pub(crate) struct Job {
     /// Which probe.
     pub key: Arc<Key>,
     /// The instance of its pod.
@@ -46,7 +46,7 @@ pub struct Job {
 
 /// What one run came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ran {
+pub(crate) struct Ran {
     /// What it found.
     pub result: ProbeResult,
     /// What it printed, or what went wrong.
@@ -55,7 +55,7 @@ pub struct Ran {
 
 /// What one run found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub enum ProbeResult {
+pub(crate) enum ProbeResult {
     /// All is well.
     Success,
     /// The same, as far as can be told.
@@ -68,7 +68,7 @@ pub enum ProbeResult {
 
 impl ProbeResult {
     /// What counts of it.
-    pub fn outcome(self) -> Option<Outcome> {
+    pub(crate) fn outcome(self) -> Option<Outcome> {
         match self {
             ProbeResult::Success | ProbeResult::Warning => Some(Outcome::Success),
             ProbeResult::Failure => Some(Outcome::Failure),
@@ -79,7 +79,7 @@ impl ProbeResult {
 
 /// Whether the probes of a pod are those that they were.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Roster {
+pub(crate) enum Roster {
     /// They are.
     Same,
     /// There are others, or fewer.
@@ -88,7 +88,7 @@ pub enum Roster {
 
 /// What a run means to others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Noted {
+pub(crate) struct Noted {
     /// The result differs from the one before it.
     pub news: News,
     /// The verdict changed, to this.
@@ -97,7 +97,7 @@ pub struct Noted {
 
 /// Whether a result is worth a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum News {
+pub(crate) enum News {
     /// The last one was the same.
     No,
     /// It is the first one.
@@ -109,7 +109,7 @@ pub enum News {
 /// What is known of one probe, for whoever asks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Report {
+pub(crate) struct Report {
     /// The pod's namespace.
     pub namespace: String,
     /// The pod's name.
@@ -133,7 +133,7 @@ pub struct Report {
 /// The last run of a probe.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Last {
+pub(crate) struct Last {
     /// What it found.
     pub result: ProbeResult,
     /// What it printed, or what went wrong.
@@ -144,7 +144,7 @@ pub struct Last {
 
 /// The time, on both clocks.
 #[derive(Debug, Clone, Copy)]
-pub struct Moment {
+pub(crate) struct Moment {
     /// On a clock that never jumps, since the agent began.
     pub uptime: Duration,
     /// On the wall.
@@ -153,7 +153,7 @@ pub struct Moment {
 
 /// Every probe of the node.
 #[derive(Debug)]
-pub struct Schedule {
+pub(crate) struct Schedule {
     probes: BTreeMap<Arc<Key>, Entry>,
     due: BTreeSet<(Duration, Arc<Key>)>,
     /// When the agent began: what ran before is met with a spread-out first round.
@@ -183,12 +183,12 @@ enum Stage {
 
 impl Schedule {
     /// An empty one, of an agent that began now.
-    pub fn new(began: Timestamp) -> Self {
+    pub(crate) fn new(began: Timestamp) -> Self {
         Self { probes: BTreeMap::new(), due: BTreeSet::new(), began }
     }
 
     /// These are the probes of a pod from now on. What is known of those that it had is kept. `chance` is from 0 to 1.
-    pub fn watch(
+    pub(crate) fn watch(
         &mut self,
         pod: &PodName,
         uid: &PodUid,
@@ -225,12 +225,12 @@ impl Schedule {
     }
 
     /// The pod has no probes any more.
-    pub fn forget(&mut self, pod: &PodName) {
+    pub(crate) fn forget(&mut self, pod: &PodName) {
         self.remove(self.keys_of(pod));
     }
 
     /// The probes that are to be run now.
-    pub fn take_due(&mut self, uptime: Duration) -> Vec<Job> {
+    pub(crate) fn take_due(&mut self, uptime: Duration) -> Vec<Job> {
         let mut jobs = Vec::new();
         while let Some((due, _)) = self.due.first()
             && *due <= uptime
@@ -245,12 +245,12 @@ impl Schedule {
     }
 
     /// When the next probe is due.
-    pub fn next_due(&self) -> Option<Duration> {
+    pub(crate) fn next_due(&self) -> Option<Duration> {
         self.due.first().map(|(due, _)| *due)
     }
 
     /// Takes in what a run came to; none if nobody is interested any more.
-    pub fn note(&mut self, key: &Arc<Key>, ran: Ran, at: Moment) -> Option<Noted> {
+    pub(crate) fn note(&mut self, key: &Arc<Key>, ran: Ran, at: Moment) -> Option<Noted> {
         let entry = self.probes.get_mut(key)?;
         let Stage::Running { since } = entry.stage else { return None };
         entry.stage = Stage::Idle;
@@ -273,13 +273,13 @@ impl Schedule {
     }
 
     /// What the probes of a pod found.
-    pub fn verdicts(&self, pod: &PodName) -> Verdicts {
+    pub(crate) fn verdicts(&self, pod: &PodName) -> Verdicts {
         let found = self.of(pod).map(|(key, entry)| ((key.id.clone(), key.kind), entry.tally.verdict()));
         found.collect()
     }
 
     /// Everything, for whoever asks.
-    pub fn reports(&self) -> Vec<Report> {
+    pub(crate) fn reports(&self) -> Vec<Report> {
         let report = |(key, entry): (&Arc<Key>, &Entry)| Report {
             namespace: key.pod.namespace.clone(),
             pod: key.pod.name.clone(),

@@ -8,13 +8,13 @@ use k8s_openapi::api::core::v1::{Container as ContainerSpec, ContainerStatus, Po
 
 use super::check::{Spec, probe_of};
 use super::threshold::{Kind, Outcome};
-use crate::observed::{Container, ContainerState, Observed, Sandbox};
-use crate::pod::status::pod_ips;
+use crate::pod::observed::pod_ips;
+use crate::pod::observed::{Container, ContainerState, Observed, Sandbox};
 use crate::pod::{ContainerId, ContainerRef, Pod, is_sidecar};
 
 /// One probe of one container.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
+pub(crate) struct Target {
     /// The container.
     pub id: ContainerId,
     /// Its name in the pod.
@@ -33,7 +33,7 @@ pub struct Target {
 
 /// Where a pod is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub(crate) enum Place {
     /// Where the node is, whose address may change at any time.
     Node,
     /// At an address of its own.
@@ -44,7 +44,7 @@ pub enum Place {
 
 impl Place {
     /// Where a pod with this newest sandbox is reached, on a node with these addresses.
-    pub fn of(pod: &Pod, sandbox: Option<&Sandbox>, node_ips: &[String]) -> Self {
+    pub(crate) fn of(pod: &Pod, sandbox: Option<&Sandbox>, node_ips: &[String]) -> Self {
         match pod_ips(pod, sandbox, node_ips).into_iter().next() {
             _ if pod.spec.host_network == Some(true) => Self::Node,
             Some(address) => Self::Address(address),
@@ -55,7 +55,7 @@ impl Place {
 
 /// Whether a probe is to be run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pace {
+pub(crate) enum Pace {
     /// It is.
     Runs {
         /// When the container began.
@@ -67,7 +67,7 @@ pub enum Pace {
 
 /// Where a pod is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Course {
+pub(crate) enum Course {
     /// It is to run.
     Lives,
     /// It is to end: its readiness still counts, and nothing is restarted.
@@ -76,21 +76,21 @@ pub enum Course {
 
 /// What probes found, by container. A probe that is not there has nothing against its container.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Verdicts(BTreeMap<(ContainerId, Kind), Option<Outcome>>);
+pub(crate) struct Verdicts(BTreeMap<(ContainerId, Kind), Option<Outcome>>);
 
 impl Verdicts {
     /// Its startup probe, if it has one, has succeeded.
-    pub fn has_started(&self, id: &ContainerId) -> bool {
+    pub(crate) fn has_started(&self, id: &ContainerId) -> bool {
         self.passes(id, Kind::Startup)
     }
 
     /// It has started, and its readiness probe, if it has one, succeeds.
-    pub fn is_ready(&self, id: &ContainerId) -> bool {
+    pub(crate) fn is_ready(&self, id: &ContainerId) -> bool {
         self.has_started(id) && self.passes(id, Kind::Readiness)
     }
 
     /// The probe for which it is to be restarted, if there is one.
-    pub fn failed(&self, id: &ContainerId) -> Option<Kind> {
+    pub(crate) fn failed(&self, id: &ContainerId) -> Option<Kind> {
         let failed = |kind: &Kind| self.get(id, *kind) == Some(&Some(Outcome::Failure));
         [Kind::Liveness, Kind::Startup].into_iter().find(failed)
     }
@@ -112,7 +112,7 @@ impl FromIterator<((ContainerId, Kind), Option<Outcome>)> for Verdicts {
 
 /// What the probes of a pod are found from.
 #[derive(Debug, Clone, Copy)]
-pub struct Scene<'a> {
+pub(crate) struct Scene<'a> {
     /// The pod.
     pub pod: &'a Pod,
     /// What the runtime holds of it.
@@ -130,7 +130,7 @@ pub struct Scene<'a> {
 }
 
 /// The probes of a pod: those of the newest container of each name, sidecars included.
-pub fn targets(scene: &Scene<'_>) -> Vec<Target> {
+pub(crate) fn targets(scene: &Scene<'_>) -> Vec<Target> {
     let is_probed = |(which, spec): &(ContainerRef, &ContainerSpec)| match which {
         ContainerRef::Init(_) => is_sidecar(spec),
         ContainerRef::Main(_) => true,

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// What a probe is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Whether the container has started; the other two wait for it.
     Startup,
     /// Whether it can do its work.
@@ -17,10 +17,10 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 3] = [Kind::Startup, Kind::Readiness, Kind::Liveness];
+    pub(crate) const ALL: [Kind; 3] = [Kind::Startup, Kind::Readiness, Kind::Liveness];
 
     /// The word in metrics and messages, as kubelet writes it.
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Kind::Startup => "Startup",
             Kind::Readiness => "Readiness",
@@ -31,7 +31,7 @@ impl Kind {
 
 /// What one run found, and what follows from many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// All is well.
     Success,
     /// It is not.
@@ -40,7 +40,7 @@ pub enum Outcome {
 
 /// How many results in a row make a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Thresholds {
+pub(crate) struct Thresholds {
     /// Successes.
     pub success: u32,
     /// Failures.
@@ -49,7 +49,7 @@ pub struct Thresholds {
 
 /// The results of one probe so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tally {
+pub(crate) struct Tally {
     verdict: Option<Outcome>,
     last: Option<Outcome>,
     in_a_row: u32,
@@ -57,7 +57,7 @@ pub struct Tally {
 
 /// What a result changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
+pub(crate) enum Change {
     /// Nothing that others need to know.
     None,
     /// The verdict, to this.
@@ -66,22 +66,22 @@ pub enum Change {
 
 impl Tally {
     /// Begins with the verdict that an earlier agent came to, if it did.
-    pub fn knowing(verdict: Option<Outcome>) -> Self {
+    pub(crate) fn knowing(verdict: Option<Outcome>) -> Self {
         Self { verdict, ..Self::default() }
     }
 
     /// The verdict, once there is one.
-    pub fn verdict(&self) -> Option<Outcome> {
+    pub(crate) fn verdict(&self) -> Option<Outcome> {
         self.verdict
     }
 
     /// Results of the last kind in a row.
-    pub fn in_a_row(&self) -> u32 {
+    pub(crate) fn in_a_row(&self) -> u32 {
         self.in_a_row
     }
 
     /// Nothing more is to be learned about this container: it has started, or is to be restarted.
-    pub fn is_settled(&self, kind: Kind) -> bool {
+    pub(crate) fn is_settled(&self, kind: Kind) -> bool {
         match kind {
             Kind::Startup => self.verdict.is_some(),
             Kind::Liveness => self.verdict == Some(Outcome::Failure),
@@ -90,7 +90,7 @@ impl Tally {
     }
 
     /// Takes in one result.
-    pub fn note(&mut self, thresholds: Thresholds, outcome: Outcome) -> Change {
+    pub(crate) fn note(&mut self, thresholds: Thresholds, outcome: Outcome) -> Change {
         self.in_a_row = if self.last == Some(outcome) { self.in_a_row.saturating_add(1) } else { 1 };
         self.last = Some(outcome);
         let enough = match outcome {

@@ -13,23 +13,23 @@ use tracing::warn;
 
 use super::Runtime;
 use super::http_get::{BadHeader, request};
-use crate::cri::CriError;
 use crate::http::{HttpError, Url};
 use crate::pod::ContainerId;
 use crate::pod::hook::{Hook, HttpGet};
+use crate::runtime::cri::CriError;
 
 use http::{Answered, USER_AGENT, ask};
 
 /// How long a postStart hook may take. kubelet would wait for ever.
-pub const POST_START_LIMIT: Duration = Duration::from_secs(60 * 60);
+pub(crate) const POST_START_LIMIT: Duration = Duration::from_secs(60 * 60);
 /// Where a pod on the host's network listens, while the node has no address.
-pub const LOOPBACK: &str = "127.0.0.1";
+pub(crate) const LOOPBACK: &str = "127.0.0.1";
 /// How much of what a failed command printed is told.
 const MAX_OUTPUT: usize = 1024;
 
 /// Why a hook failed.
 #[derive(Debug, thiserror::Error)]
-pub enum HookError {
+pub(crate) enum HookError {
     /// The command could not be run.
     #[error(transparent)]
     Exec(#[from] CriError),
@@ -68,7 +68,7 @@ impl Runtime {
     ///
     /// # Errors
     /// When it cannot be run, fails, or takes too long.
-    pub async fn run_hook(
+    pub(crate) async fn run_hook(
         &self,
         id: &ContainerId,
         hook: &Hook,

@@ -36,7 +36,7 @@ const LITERAL: &AsciiSet = &ESCAPED.add(b'#').add(b'%').add(b'?');
 /// A header that cannot be sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid header field value for {name:?}")]
-pub struct BadHeader {
+pub(crate) struct BadHeader {
     /// Its name.
     pub name: String,
 }
@@ -107,7 +107,7 @@ fn headers(given: &[(String, String)], host: &str, agent: &'static str) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::url::Scheme;
+    use crate::text::url::Scheme;
 
     fn get(path: &str, headers: &[(&str, &str)]) -> HttpGet {
         let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();

@@ -16,17 +16,17 @@ use k8s_openapi::api::core::v1::Container;
 use tracing::{info, warn};
 
 use self::credentials::Credentials;
-use super::turn::{Turns, TurnsByName};
+use super::limiter::{Turns, TurnsByName};
 use super::{Runtime, StartError, with_place};
-use crate::backoff::Backoff;
-use crate::cri::CriError;
-use crate::cri::proto::{AuthConfig, PodSandboxConfig};
-use crate::image::keyring::Credential;
-use crate::image::name::ImageName;
-use crate::image::provider::Provider;
 use crate::plan::{PullPermit, Waiting};
 use crate::pod::Pod;
+use crate::pod::image::keyring::Credential;
+use crate::pod::image::name::ImageName;
+use crate::pod::image::provider::Provider;
 use crate::pod::priority::priority;
+use crate::runtime::cri::CriError;
+use crate::runtime::cri::proto::{AuthConfig, PodSandboxConfig};
+use crate::time::backoff::Backoff;
 
 /// How often to look for an image that may not be pulled: somebody is likely to bring it.
 const ABSENT: Backoff = Backoff { base: Duration::from_secs(5), cap: Duration::from_secs(5) };
@@ -38,7 +38,7 @@ const PULL_PATIENCE: Duration = Duration::from_secs(5 * 60);
 
 /// What pulls work with.
 #[derive(Debug)]
-pub struct Images {
+pub(crate) struct Images {
     /// One turn per image.
     same: TurnsByName,
     /// Turns of all images; none for no limit.
@@ -49,7 +49,7 @@ pub struct Images {
 
 /// What becomes of a container whose image is to be pulled always, when no registry can be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fallback {
+pub(crate) enum Fallback {
     /// It waits, as with kubelet.
     Never,
     /// It runs the image that is present, if one is.
@@ -58,7 +58,7 @@ pub enum Fallback {
 
 /// How pulls are configured.
 #[derive(Debug, Clone)]
-pub struct PullSettings {
+pub(crate) struct PullSettings {
     /// How many images may be pulled at a time; none for no limit.
     pub width: Option<usize>,
     /// What to do without a registry.
@@ -73,7 +73,7 @@ pub struct PullSettings {
 
 impl Images {
     /// From the configuration.
-    pub fn new(settings: PullSettings) -> Self {
+    pub(crate) fn new(settings: PullSettings) -> Self {
         Self {
             same: TurnsByName::default(),
             turns: settings.width.map(Turns::new),
@@ -89,7 +89,7 @@ impl Images {
 
 /// Why there is no image for a container.
 #[derive(Debug, thiserror::Error)]
-pub enum ImageError {
+pub(crate) enum ImageError {
     /// It cannot be had for a reason other than a pull.
     #[error(transparent)]
     Start(#[from] StartError),
@@ -127,7 +127,7 @@ impl<'a> Wanted<'a> {
 
 /// Where a container's image is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Image {
+pub(crate) enum Image {
     /// On the node, under this reference of the runtime.
     Present(String),
     /// In a registry, and it is time to pull it.
@@ -164,7 +164,7 @@ impl Runtime {
     ///
     /// # Errors
     /// When it is not there, and shall not be pulled.
-    pub async fn look_for_image(
+    pub(crate) async fn look_for_image(
         &self,
         container: &Container,
         permit: PullPermit,
@@ -187,7 +187,7 @@ impl Runtime {
     ///
     /// # Errors
     /// When there is none.
-    pub async fn pull_image(
+    pub(crate) async fn pull_image(
         &self,
         pod: &Pod,
         container: &Container,

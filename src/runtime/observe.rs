@@ -6,20 +6,21 @@ use std::path::PathBuf;
 use futures_lite::future;
 use jiff::Timestamp;
 
-use super::{Runtime, last_words};
-use crate::cri::proto::{
-    self, ContainerFilter, ContainerState as CriState, PodSandboxFilter, PodSandboxState,
-};
-use crate::cri::{CriError, ErrorClass};
-use crate::observed::{Container, ContainerState, Exit, Observed, Sandbox};
+use super::Runtime;
+use crate::host::termination_message;
+use crate::host::volume::absolute;
 use crate::pod::hook::Hook;
+use crate::pod::observed::{Container, ContainerState, Exit, Observed, Sandbox};
 use crate::pod::termination_message::{Fallback, joined};
 use crate::pod::{ConfigHash, ContainerId, PodName, PodUid, SandboxId, keys, signal};
-use crate::volume::absolute;
+use crate::runtime::cri::proto::{
+    self, ContainerFilter, ContainerState as CriState, PodSandboxFilter, PodSandboxState,
+};
+use crate::runtime::cri::{CriError, ErrorClass};
 
 /// What was seen before: a status is asked for once per state.
 #[derive(Debug, Default)]
-pub struct Cache {
+pub(crate) struct Cache {
     sandboxes: HashMap<String, (i32, Sandbox)>,
     containers: HashMap<String, (i32, Container)>,
 }
@@ -29,7 +30,7 @@ impl Runtime {
     ///
     /// # Errors
     /// When a call fails; what vanished between two calls is no error.
-    pub async fn observe_pod(&self, name: &PodName, cache: &mut Cache) -> Result<Observed, CriError> {
+    pub(crate) async fn observe_pod(&self, name: &PodName, cache: &mut Cache) -> Result<Observed, CriError> {
         let labels = BTreeMap::from([
             (keys::POD_NAME.to_owned(), name.name.clone()),
             (keys::POD_NAMESPACE.to_owned(), name.namespace.clone()),
@@ -75,7 +76,7 @@ impl Runtime {
     ///
     /// # Errors
     /// When a call fails, as it does for what is gone again.
-    pub async fn observe_made(
+    pub(crate) async fn observe_made(
         &self,
         mut observed: Observed,
         made: &[Made],
@@ -137,7 +138,7 @@ impl Runtime {
 
 /// What a worker has just made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Made {
+pub(crate) enum Made {
     /// A sandbox.
     Sandbox(SandboxId),
     /// A container.
@@ -236,7 +237,7 @@ async fn closing_message(status: &mut proto::ContainerStatus) -> String {
     let mount = status.mounts.iter().find(|mount| !path.is_empty() && mount.container_path == absolute(path));
     let file = mount.map(|mount| PathBuf::from(&mount.host_path));
     let log = PathBuf::from(&status.log_path);
-    let words = smol::unblock(move || last_words::read(file.as_deref(), &log, fallback)).await;
+    let words = smol::unblock(move || termination_message::read(file.as_deref(), &log, fallback)).await;
     joined(std::mem::take(&mut status.message), &words)
 }
 

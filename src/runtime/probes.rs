@@ -11,20 +11,19 @@ use std::time::Duration;
 use futures_lite::future;
 use smol::Timer;
 
+use super::Runtime;
 use super::hooks::LOOPBACK;
 use super::http_get::{REDIRECTS, authority, request};
-use super::{Runtime, chain};
-use crate::cri::ErrorClass;
-use crate::excerpt::beginning;
 use crate::http::HttpError;
 use crate::pod::ContainerId;
 use crate::pod::hook::HttpGet;
 use crate::probe::check::Check;
 use crate::probe::schedule::{ProbeResult, Ran};
 use crate::probe::target::Place;
+use crate::runtime::cri::ErrorClass;
+use crate::text::chain;
+use crate::text::excerpt::beginning;
 
-/// Commands that run at the same time. A hundred that hang leave room for others.
-pub const EXEC_WIDTH: usize = 128;
 /// As kubelet 1.36 calls itself.
 const USER_AGENT: &str = "kube-probe/1.36";
 /// How much of an output is kept, in bytes.
@@ -34,7 +33,13 @@ const EXEC_SLACK: Duration = Duration::from_secs(10);
 
 impl Runtime {
     /// Runs what a probe does, for no longer than `timeout`; a command has some more for what the runtime takes itself.
-    pub async fn run_check(&self, id: &ContainerId, check: &Check, place: &Place, timeout: Duration) -> Ran {
+    pub(crate) async fn run_check(
+        &self,
+        id: &ContainerId,
+        check: &Check,
+        place: &Place,
+        timeout: Duration,
+    ) -> Ran {
         let host = |own: Option<&String>| match (own, place) {
             (Some(host), _) | (None, Place::Address(host)) => Ok(host.clone()),
             (None, Place::Node) => Ok(self.node_ips.get().into_iter().next().unwrap_or(LOOPBACK.to_owned())),

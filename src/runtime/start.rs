@@ -9,19 +9,21 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Container;
 
-use super::turn::Turn;
-use super::{Runtime, StepError, last_words, logs, with_place};
-use crate::backoff::Backoff;
-use crate::cri::convert::{self, Prepared};
-use crate::cri::proto::{Mount, PodSandboxConfig};
-use crate::cri::{CriError, ErrorClass};
-use crate::observed::Sandbox;
+use super::limiter::Turn;
+use super::{Runtime, StepError, with_place};
+use crate::host::volume;
+use crate::host::{files, termination_message};
 use crate::plan::{StartContainer, Waiting};
+use crate::pod::observed::Sandbox;
 use crate::pod::{
     ContainerId, ContainerRef, Pod, SandboxId, dns, env, field_ref::resolve_field, hostname::host_names,
     hosts::hosts_file, is_sidecar,
 };
-use crate::volume;
+use crate::runtime::cri::convert::{self, Prepared};
+use crate::runtime::cri::proto::{Mount, PodSandboxConfig};
+use crate::runtime::cri::{CriError, ErrorClass};
+use crate::text::chain;
+use crate::time::backoff::Backoff;
 
 /// How long a sandbox in the making may keep its place among those that are made at the same time.
 const SANDBOX_PATIENCE: Duration = Duration::from_secs(5);
@@ -29,7 +31,7 @@ const ETC_HOSTS: &str = "/etc/hosts";
 
 /// Why a sandbox or a container did not start.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub(crate) enum StartError {
     /// The runtime is away, which is no fault of the pod.
     #[error(transparent)]
     Away(CriError),
@@ -61,17 +63,6 @@ impl StartError {
     }
 }
 
-/// An error with its causes, in one line.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
-}
-
 /// The mounts of a container: its volumes, then the pod's /etc/hosts at `hosts`, which is given back if it is to
 /// be written, then the file for its last words at `words`. A container that brings its own hosts keeps them.
 pub(crate) fn container_mounts(
@@ -80,7 +71,8 @@ pub(crate) fn container_mounts(
     hosts: PathBuf,
     words: &Path,
 ) -> (Vec<Mount>, Option<PathBuf>) {
-    let mut mounts: Vec<_> = volumes.iter().map(volume::Prepared::mount).collect();
+    let mut mounts: Vec<_> =
+        volumes.iter().map(|volume| convert::volume_mount(&volume.host_path, &volume.mount)).collect();
     let file = |container_path: String, host_path: &Path| {
         let host_path = host_path.to_string_lossy().into_owned();
         Mount { container_path, host_path, ..Mount::default() }
@@ -100,16 +92,21 @@ impl Runtime {
     ///
     /// # Errors
     /// When either is refused.
-    pub async fn create_sandbox(&self, pod: &Pod, attempt: u32, turn: Turn) -> Result<SandboxId, StartError> {
+    pub(crate) async fn create_sandbox(
+        &self,
+        pod: &Pod,
+        attempt: u32,
+        turn: Turn,
+    ) -> Result<SandboxId, StartError> {
         const REASON: &str = "CreatePodSandboxError";
         let (dir, log_dir) = (self.dirs.pod(&pod.uid), self.dirs.logs(&pod.name, &pod.uid));
         let made = smol::unblock(move || {
             for name in ["volumes", "plugins", "containers"] {
-                logs::make_dir(&dir.join(name), 0o750)?;
+                files::make_dir(&dir.join(name), 0o750)?;
             }
-            logs::make_dir(&log_dir, 0o755)
+            files::make_dir(&log_dir, 0o755)
         });
-        made.await.map_err(|error| StartError::step(REASON, &error))?;
+        made.await.map_err(|error| StartError::step(REASON, &error.into()))?;
         let config =
             self.sandbox_config(pod, attempt).await.map_err(|error| StartError::step(REASON, &error))?;
         let handler = pod.spec.runtime_class_name.as_deref().unwrap_or_default();
@@ -140,7 +137,7 @@ impl Runtime {
     ///
     /// # Errors
     /// When any of that is refused.
-    pub async fn create_container(
+    pub(crate) async fn create_container(
         &self,
         pod: &Pod,
         container: &Container,
@@ -189,7 +186,7 @@ impl Runtime {
     ///
     /// # Errors
     /// When the runtime refuses.
-    pub async fn start_container(
+    pub(crate) async fn start_container(
         &self,
         pod: &Pod,
         container: &str,
@@ -200,7 +197,7 @@ impl Runtime {
         let link = self.dirs.log_link(&pod.name, container, id);
         // Before it starts, so that none goes without. Collectors lose a log without its link; the container is
         // none the worse.
-        if let Err(error) = smol::unblock(move || logs::link_log(&link, &log)).await {
+        if let Err(error) = smol::unblock(move || files::link_log(&link, &log)).await {
             tracing::warn!(pod = %pod.name, container, error = chain(&error), "cannot link the log");
         }
         let _under_way = self.starts.read().await;
@@ -214,7 +211,7 @@ impl Runtime {
     ) -> Result<PodSandboxConfig, StepError> {
         let node = match self.resolv_conf.clone() {
             Some(path) => {
-                smol::unblock(move || fs::read_to_string(&path).map_err(logs::on("cannot read", &path)))
+                smol::unblock(move || fs::read_to_string(&path).map_err(files::on("cannot read", &path)))
                     .await?
             }
             None => String::new(),
@@ -241,12 +238,12 @@ impl Runtime {
         let log_dir = self.dirs.logs(&pod.name, &pod.uid).join(&container.name);
         let (pod_ips, with_host) = (sandbox.ips.clone(), pod.spec.host_network == Some(true));
         let node_hosts = smol::unblock(move || {
-            logs::make_dir(&log_dir, 0o755)?;
-            last_words::make_file(&words)?;
+            files::make_dir(&log_dir, 0o755)?;
+            termination_message::make_file(&words)?;
             volumes.iter().try_for_each(volume::Prepared::apply)?;
             let of_node = Path::new(ETC_HOSTS);
             Ok::<_, StepError>(if with_host {
-                fs::read_to_string(of_node).map_err(logs::on("cannot read", of_node))?
+                fs::read_to_string(of_node).map_err(files::on("cannot read", of_node))?
             } else {
                 String::new()
             })
@@ -258,7 +255,7 @@ impl Runtime {
             // Written in place: containers that run hold this very file.
             smol::unblock(move || match fs::read_to_string(&path) {
                 Ok(found) if found == text => Ok(()),
-                _ => fs::write(&path, text).map_err(logs::on("cannot write", &path)),
+                _ => fs::write(&path, text).map_err(files::on("cannot write", &path)),
             })
             .await?;
         }

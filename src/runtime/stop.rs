@@ -5,10 +5,11 @@ use std::time::Duration;
 use futures_lite::future;
 use smol::Timer;
 
-use super::{Runtime, StepError, logs};
-use crate::cri::{CriError, ErrorClass};
+use super::{Runtime, StepError};
+use crate::host::files;
 use crate::plan::{RemoveContainer, Signalling};
 use crate::pod::{ContainerId, PodName, PodUid};
+use crate::runtime::cri::{CriError, ErrorClass};
 
 /// How long a call that waits for an end may take, beyond the time that it is given.
 const SLACK: Duration = Duration::from_secs(60);
@@ -21,7 +22,7 @@ impl Runtime {
     ///
     /// # Errors
     /// When the runtime refuses, or does not answer.
-    pub async fn end_container(
+    pub(crate) async fn end_container(
         &self,
         id: &ContainerId,
         grace: u64,
@@ -57,7 +58,7 @@ impl Runtime {
     ///
     /// # Errors
     /// When the runtime refuses, or the log cannot be removed.
-    pub async fn remove_container(
+    pub(crate) async fn remove_container(
         &self,
         name: &PodName,
         container: &RemoveContainer,
@@ -74,8 +75,8 @@ impl Runtime {
         let link = self.dirs.log_link(name, &container.name, &container.id);
         let words = self.dirs.termination_message(&container.uid, &container.name, container.attempt);
         smol::unblock(move || {
-            logs::remove_log(&log, &link)?;
-            logs::remove_file(&words)
+            files::remove_log(&log, &link)?;
+            Ok(files::remove_file(&words)?)
         })
         .await
     }
@@ -91,11 +92,11 @@ impl Runtime {
     ///
     /// # Errors
     /// When something cannot be removed, or is a mount point.
-    pub async fn remove_instance(&self, name: &PodName, uid: &PodUid) -> Result<(), StepError> {
+    pub(crate) async fn remove_instance(&self, name: &PodName, uid: &PodUid) -> Result<(), StepError> {
         let (dir, log_dir) = (self.dirs.pod(uid), self.dirs.logs(name, uid));
         smol::unblock(move || {
-            logs::remove_tree(&dir)?;
-            logs::remove_tree(&log_dir)
+            files::remove_tree(&dir)?;
+            Ok(files::remove_tree(&log_dir)?)
         })
         .await
     }

@@ -14,14 +14,14 @@ const MAX_HEAD: usize = 8 * 1024;
 
 /// The head of a request, whole and understood.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Head {
+pub(crate) struct Head {
     method: Method,
     target: String,
 }
 
 impl Head {
     /// The request, as the router wants it.
-    pub fn request(&self) -> Request<'_> {
+    pub(crate) fn request(&self) -> Request<'_> {
         let (path, query) = self.target.split_once('?').unwrap_or((&self.target, ""));
         Request { method: self.method, path, query }
     }
@@ -29,7 +29,7 @@ impl Head {
 
 /// Why there is no request.
 #[derive(Debug, thiserror::Error)]
-pub enum HeadError {
+pub(crate) enum HeadError {
     /// The client closed, or was too slow.
     #[error("cannot read the request")]
     Read(#[from] io::Error),
@@ -46,7 +46,7 @@ pub enum HeadError {
 
 impl HeadError {
     /// What to tell the client, if it can still hear.
-    pub fn response(&self) -> Option<Response> {
+    pub(crate) fn response(&self) -> Option<Response> {
         match self {
             HeadError::Read(_) | HeadError::Torn => None,
             HeadError::TooLong => Some(Response::text(431, "431 request header fields too large\n")),
@@ -56,7 +56,7 @@ impl HeadError {
 }
 
 /// Reads up to the end of the head. What follows it (a body, another request) may be read, and is ignored.
-pub fn read_head(stream: &mut impl Read) -> Result<Head, HeadError> {
+pub(crate) fn read_head(stream: &mut impl Read) -> Result<Head, HeadError> {
     let mut bytes = Vec::new();
     let mut chunk = [0; 1024];
     loop {
@@ -94,7 +94,7 @@ fn parse_head(bytes: &[u8]) -> Option<Head> {
 }
 
 /// Writes the response to a request of this method. As HTTP/1.0, since we close after each response.
-pub fn write_response(stream: &mut impl Write, method: Method, response: &Response) -> io::Result<()> {
+pub(crate) fn write_response(stream: &mut impl Write, method: Method, response: &Response) -> io::Result<()> {
     let headers = [
         ("Server", "rkubelet"),
         ("Content-Type", response.content_type),

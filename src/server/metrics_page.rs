@@ -7,14 +7,14 @@ use std::iter;
 
 use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
 
-use crate::metrics::Metrics;
-use crate::metrics::exposition::{Kind, Page};
-use crate::metrics::process::Process;
 use crate::pod::Source;
-use crate::view::{Outcome, RuntimeState, View};
+use crate::status::metrics::Metrics;
+use crate::status::metrics::exposition::{Kind, Page};
+use crate::status::metrics::process::Process;
+use crate::sync::view::{Outcome, RuntimeState, View};
 
 /// The page, in Prometheus' text format.
-pub fn render(view: &View, metrics: &Metrics, process: &Process) -> String {
+pub(crate) fn render(view: &View, metrics: &Metrics, process: &Process) -> String {
     let mut page = Page::default();
     page.family("rkubelet_build_info", Kind::Gauge, "The agent's version. The value is always 1.");
     page.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1.0);
@@ -87,10 +87,10 @@ fn count<T>(items: impl IntoIterator<Item = T>, matches: impl Fn(T) -> bool) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::exposition;
     use crate::pod::{Finding, PodName};
     use crate::server::pods::tests::reference_view;
-    use crate::view::{Verdict, Winner};
+    use crate::status::metrics::exposition;
+    use crate::sync::view::{Verdict, Winner};
 
     fn verdict(source: Source, outcome: Outcome) -> Verdict {
         Verdict {

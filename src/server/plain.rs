@@ -41,7 +41,7 @@ const STACK_BYTES: usize = 512 * 1024;
 
 /// Why a port is not served.
 #[derive(Debug, thiserror::Error)]
-pub enum ServerError {
+pub(crate) enum ServerError {
     /// The address is taken, or is not ours.
     #[error("cannot listen on {address}")]
     Bind {
@@ -62,14 +62,14 @@ pub enum ServerError {
 
 /// A port that is served until this is dropped.
 #[derive(Debug)]
-pub struct Listening {
+pub(crate) struct Listening {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
 }
 
 impl Listening {
     /// The address, with the port that the kernel chose if none was asked for.
-    pub fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 }
@@ -83,7 +83,7 @@ impl Drop for Listening {
 }
 
 /// Listens on `address` and serves `endpoints` there, on threads of its own.
-pub fn start_plain(address: SocketAddr, endpoints: Endpoints) -> Result<Listening, ServerError> {
+pub(crate) fn start_plain(address: SocketAddr, endpoints: Endpoints) -> Result<Listening, ServerError> {
     let bind = |source| ServerError::Bind { address, source };
     let listener = TcpListener::bind(address).map_err(bind)?;
     let address = listener.local_addr().map_err(bind)?;
@@ -227,11 +227,11 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
-    use crate::events::Recorder;
-    use crate::metrics::Metrics;
     use crate::server::HealthCheck;
     use crate::server::pods::tests::reference_view;
-    use crate::view::Published;
+    use crate::status::events::Recorder;
+    use crate::status::metrics::Metrics;
+    use crate::sync::view::Published;
 
     fn started(port: Port, health: HealthCheck) -> Listening {
         let view = Published::default();

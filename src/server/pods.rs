@@ -8,10 +8,10 @@ use serde::Serialize;
 use serde::ser::{Error as _, SerializeMap, SerializeSeq, Serializer};
 use serde_json::{Map, Value};
 
-use crate::view::{PodView, View};
+use crate::sync::view::{PodView, View};
 
 /// The list, as JSON.
-pub fn render(view: &View) -> Result<Vec<u8>, serde_json::Error> {
+pub(crate) fn render(view: &View) -> Result<Vec<u8>, serde_json::Error> {
     serde_json::to_vec(&PodList(view))
 }
 

@@ -3,17 +3,17 @@
 //! Owns the table of paths. Invariant: pure; what must be looked up outside (health, the process) is a
 //! function in [`State`], called only by the paths that need it. Must not: know a transport.
 
-use crate::events::EventList;
-use crate::metrics::process::Process;
-use crate::metrics::{Metrics, exposition};
 use crate::probe::schedule::Report;
-use crate::view::{View, to_json};
+use crate::status::events::EventList;
+use crate::status::metrics::process::Process;
+use crate::status::metrics::{Metrics, exposition};
+use crate::sync::view::{View, to_json};
 
 use super::{metrics_page, pods};
 
 /// Which of the agent's ports is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Port {
+pub(crate) enum Port {
     /// The health port: is the agent alive?
     Healthz,
     /// The read-only port: pods, verdicts and metrics, without authentication.
@@ -22,7 +22,7 @@ pub enum Port {
 
 /// What the request wants done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Method {
+pub(crate) enum Method {
     /// `GET`.
     Get,
     /// `HEAD`: as `GET`, but the transport sends no body.
@@ -33,7 +33,7 @@ pub enum Method {
 
 /// A request, as far as we look at it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Request<'a> {
+pub(crate) struct Request<'a> {
     /// The method.
     pub method: Method,
     /// The path, up to the question mark.
@@ -44,7 +44,7 @@ pub struct Request<'a> {
 
 /// A whole response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Response {
+pub(crate) struct Response {
     /// The status code.
     pub status: u16,
     /// The body's type.
@@ -55,19 +55,19 @@ pub struct Response {
 
 impl Response {
     /// A response in words.
-    pub fn text(status: u16, body: impl Into<String>) -> Self {
+    pub(crate) fn text(status: u16, body: impl Into<String>) -> Self {
         Self { status, content_type: "text/plain; charset=utf-8", body: body.into().into_bytes() }
     }
 
     /// The methods to name in the header `Allow`, if the request's was refused.
-    pub fn allow(&self) -> Option<&'static str> {
+    pub(crate) fn allow(&self) -> Option<&'static str> {
         (self.status == 405).then_some("GET, HEAD")
     }
 }
 
 /// What a response can be made of, at the moment of the request.
 #[derive(Clone, Copy)]
-pub struct State<'a> {
+pub(crate) struct State<'a> {
     /// The port that was asked.
     pub port: Port,
     /// The newest view.
@@ -110,7 +110,7 @@ fn endpoint(port: Port, path: &str) -> Option<Endpoint> {
 }
 
 /// The response to `request`.
-pub fn route(request: &Request<'_>, state: &State<'_>) -> Response {
+pub(crate) fn route(request: &Request<'_>, state: &State<'_>) -> Response {
     let Some(endpoint) = endpoint(state.port, request.path) else {
         return Response::text(404, "404 page not found\n");
     };
@@ -146,7 +146,7 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
-    use crate::events::ring::Ring;
+    use crate::status::events::ring::Ring;
 
     /// The response, and whether health and process were looked up.
     fn routed(port: Port, method: Method, path: &str, health: Result<(), String>) -> (Response, bool, bool) {

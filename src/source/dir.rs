@@ -25,9 +25,9 @@ use tracing::{info, warn};
 use crate::pod::Source;
 use crate::pod::decode::{Decoded, Origin, decode_manifest};
 use crate::pod::finding::{Finding, Refusal};
-use crate::pod_config::Snapshot;
-use crate::sync_loop::Event;
-use crate::view::Outcome;
+use crate::sync::message::Event;
+use crate::sync::mux::Snapshot;
+use crate::sync::view::Outcome;
 use files::{Audit, Change, Files, Missing, Taken};
 use identity::{Evidence, Identity, weigh};
 use kept::Kept;
@@ -49,7 +49,7 @@ const BREATH: Duration = Duration::from_millis(20);
 
 /// What the source is told.
 #[derive(Debug, Clone)]
-pub struct DirSource {
+pub(crate) struct DirSource {
     /// The directory, or a single file.
     pub path: PathBuf,
     /// The period of the rescan.
@@ -68,7 +68,7 @@ pub struct DirSource {
 
 /// Whose manifests are believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trust {
+pub(crate) enum Trust {
     /// Those that only root, or the agent's own user, can have written.
     Root,
     /// Anybody's.
@@ -84,7 +84,7 @@ impl Trust {
 
 /// Which manifests must be signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Signing {
+pub(crate) enum Signing {
     /// None.
     NotRequired,
     /// All, with the public key in this file.
@@ -92,7 +92,7 @@ pub enum Signing {
 }
 
 /// Reads and watches until the inbox is closed.
-pub async fn run_dir(source: DirSource, inbox: Sender<Event>) {
+pub(crate) async fn run_dir(source: DirSource, inbox: Sender<Event>) {
     let mut state = smol::unblock(move || State::load(source)).await;
     while !inbox.is_closed() {
         // Files may lie on a slow disk, and manifests may be large: nobody else waits for them.

@@ -21,14 +21,14 @@ use hyper::header::HeaderMap;
 use smol::Timer;
 use tracing::{debug, info, warn};
 
+use crate::host::state::Store;
 use crate::http::{Cause, Client, PlainText, Tls, Url};
 use crate::pod::decode::list::decode_list;
-use crate::runtime::chain;
-use crate::signature::{Newest, accepts, digest};
 use crate::source::dir::{Trust, read_key};
-use crate::state::Store;
-use crate::sync_loop::Event;
-use crate::view::{Outcome, Verdict};
+use crate::source::signature::{Newest, accepts, digest};
+use crate::sync::message::Event;
+use crate::sync::view::{Outcome, Verdict};
+use crate::text::chain;
 use fetch::{Body, FetchError, Fetched, fetch};
 use judge::{Change, Failure, Judge, Judged, Reading};
 use keep::{Kept, origin};
@@ -42,7 +42,7 @@ const BREATH_PART: u32 = 8;
 
 /// What the source is told.
 #[derive(Debug, Clone)]
-pub struct HttpSource {
+pub(crate) struct HttpSource {
     /// The URL.
     pub url: Url,
     /// Headers for it, and for nobody else.
@@ -66,7 +66,7 @@ pub struct HttpSource {
 }
 
 /// Asks until the inbox is closed.
-pub async fn run_http(source: HttpSource, client: Client, inbox: Sender<Event>) {
+pub(crate) async fn run_http(source: HttpSource, client: Client, inbox: Sender<Event>) {
     let (period, url) = (source.period, source.url.clone());
     let mut state = smol::unblock(move || State::load(source)).await;
     let kept = state.judge.snapshot();

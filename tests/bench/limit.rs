@@ -6,11 +6,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use rkubelet::cri::convert::{self, Prepared};
-use rkubelet::cri::proto::{ContainerState, Mount, PodSandboxConfig};
-use rkubelet::cri::{CriClient, Endpoint, Timeouts, spawn_tokio_thread};
-use rkubelet::pod::dns::{ClusterDns, parse_resolv_conf, pod_dns};
-use rkubelet::pod::{ContainerId, Origin, Pod, SandboxId, Source, decode_manifest};
+use rkubelet::testing::cri::proto::{ContainerState, Mount, PodSandboxConfig};
+use rkubelet::testing::{ClusterDns, parse_resolv_conf, pod_dns};
+use rkubelet::testing::{ContainerId, Origin, Pod, SandboxId, Source, decode_manifest};
+use rkubelet::testing::{CriClient, Endpoint, Timeouts, spawn_tokio_thread};
+use rkubelet::testing::{Prepared, convert};
 
 use crate::contestant::LIMIT;
 use crate::figures::{Kind, Samples};
@@ -139,7 +139,7 @@ impl<'a> Bare<'a> {
         pod: &Pod,
         sandbox: SandboxId,
         attempt: u32,
-    ) -> Result<Made, rkubelet::cri::CriError> {
+    ) -> Result<Made, rkubelet::testing::CriError> {
         let image = self.cri.image_status(BUSYBOX).await?;
         let container = &pod.spec.containers[0];
         let hosts = self.node.rig.pod_dir(&pod.uid.0).join("etc-hosts");

@@ -164,7 +164,7 @@ impl Drop for Cluster {
 /// The namespace to create a pod in: a request for another one is refused before the pod is looked at.
 fn namespace(manifest: &[u8]) -> String {
     let text = String::from_utf8_lossy(manifest);
-    let documents = rkubelet::yaml::parse_documents(&text).unwrap_or_default();
+    let documents = rkubelet::testing::parse_documents(&text).unwrap_or_default();
     let namespace = documents.first().and_then(|document| document.value["metadata"]["namespace"].as_str());
     namespace.filter(|name| !name.is_empty()).unwrap_or("default").to_owned()
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rkubelet::runtime::Runtime;
+use rkubelet::testing::sandbox_width;
 use serde_json::Value;
 
 use crate::manifest;
@@ -208,7 +208,7 @@ fn of_many_pods_those_that_matter_most_start_first() {
     let rig = Rig::new();
     let cores = thread::available_parallelism().expect("the number of cores").get();
     // So many are made at once, and may be asked for before one that is slow for a moment.
-    let width = Runtime::sandbox_width(cores);
+    let width = sandbox_width(cores);
     let (plain, all) = (3 * width, 3 * width + CRITICAL);
     for number in 0..all {
         let (name, class) = match number < plain {

@@ -26,7 +26,7 @@ pub(crate) fn documents(pods: &[&str]) -> String {
 
 /// A YAML manifest as JSON, by way of the agent's own parser.
 fn json(yaml: &str) -> Value {
-    rkubelet::yaml::parse_documents(yaml).expect("a test's manifest").remove(0).value
+    rkubelet::testing::parse_documents(yaml).expect("a test's manifest").remove(0).value
 }
 
 fn list(kind: &str, pods: &[&str]) -> String {

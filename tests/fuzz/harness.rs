@@ -1,6 +1,6 @@
 //! What holds for every manifest, whatever its bytes.
 
-use rkubelet::pod::{Origin, Source, decode_manifest};
+use rkubelet::testing::{Origin, Source, decode_manifest};
 
 /// Decodes as the agent would, strictly and not.
 pub(crate) fn manifest(bytes: &[u8]) {

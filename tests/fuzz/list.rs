@@ -2,8 +2,8 @@
 
 #![no_main]
 
-use rkubelet::pod::decode::list::decode_list;
-use rkubelet::pod::{Origin, Source};
+use rkubelet::testing::decode_list;
+use rkubelet::testing::{Origin, Source};
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let seen = jiff::Timestamp::UNIX_EPOCH;

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use rkubelet::signature::PublicKey;
+use rkubelet::testing::PublicKey;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let mut parts = data.splitn(3, |byte| *byte == 0);

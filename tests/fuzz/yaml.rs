@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use rkubelet::yaml::{find_places, parse_documents};
+use rkubelet::testing::{find_places, parse_documents};
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     if let Ok(text) = std::str::from_utf8(data)

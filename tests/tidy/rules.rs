@@ -130,7 +130,7 @@ pub(crate) fn serde_yaml_in_one_file(path: &str, text: &str) -> Vec<String> {
     if !in_src(path) || path == "src/yaml.rs" {
         return Vec::new();
     }
-    at(lines_with(&code(text), "serde_yaml"), "YAML is read through crate::yaml alone")
+    at(lines_with(&code(text), "serde_yaml"), "YAML is read through crate::text::yaml alone")
 }
 
 pub(crate) fn tokio_where_it_must_be(path: &str, text: &str) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! Init containers and sidecars.
 
 use super::*;
-use crate::observed::Observed;
+use crate::pod::observed::Observed;
 
 /// `setup` runs to its end, `proxy` is a sidecar, `last` runs to its end, then `main`.
 fn pod(policy: &str) -> Arc<Pod> {

@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::Probe;
 
 use super::*;
+use crate::plan::ending::{Role, Why};
 use crate::pod::restart::RestartPolicy;
 use crate::probe::threshold::{Kind, Outcome};
 

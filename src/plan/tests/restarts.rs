@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{ContainerRestartRule, ContainerRestartRuleOnExitCodes};
 
 use super::*;
-use crate::record::Life;
+use crate::plan::checkpoint::Life;
 
 fn rule(action: &str, code: i32) -> ContainerRestartRule {
     let exit_codes = ContainerRestartRuleOnExitCodes { operator: "In".into(), values: Some(vec![code]) };

@@ -6,11 +6,11 @@ use k8s_openapi::api::core::v1::{ContainerRestartRule, ContainerRestartRuleOnExi
 use proptest::prelude::*;
 
 use super::*;
+use crate::plan::checkpoint::Life;
 use crate::pod::hook::Hook;
 use crate::pod::is_sidecar;
 use crate::pod::restart::{AfterExit, after_exit};
 use crate::probe::threshold::{Kind, Outcome};
-use crate::record::Life;
 
 /// A runtime that does as it is told, and holds the rules that containerd holds; with what the worker remembers.
 struct Simulated {

@@ -11,7 +11,7 @@ use super::{Decoded, Origin, decode_document, locate, parse_manifest};
 use crate::pod::PodName;
 use crate::pod::finding::{Finding, Refusal};
 use crate::pod::identity::static_name;
-use crate::yaml::Document;
+use crate::text::yaml::Document;
 
 /// More pods than these no node runs, and what holds more is a mistake.
 const MAX_ITEMS: usize = 5000;

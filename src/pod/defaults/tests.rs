@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::pod::identity::{apply_identity, config_hash};
 use crate::pod::{Origin, Source};
-use crate::yaml::parse_documents;
+use crate::text::yaml::parse_documents;
 
 fn defaulted(spec: Value) -> Value {
     let mut spec: PodSpec = serde_json::from_value(spec).unwrap();

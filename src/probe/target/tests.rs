@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::observed::Exit;
+use crate::pod::observed::Exit;
 use crate::pod::testing::pod_with;
 use crate::pod::{ConfigHash, PodUid, SandboxId};
 

@@ -3,8 +3,8 @@
 use hyper::header::AUTHORIZATION;
 
 use super::super::http_get::REDIRECTS;
-use crate::http::url::Scheme;
 use crate::http::{Client, HttpError, Request, Response};
+use crate::text::url::Scheme;
 
 /// As kubelet 1.36 calls itself.
 pub(super) const USER_AGENT: &str = "kube-lifecycle/1.36";

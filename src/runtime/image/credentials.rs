@@ -13,9 +13,9 @@ use std::sync::{Mutex, PoisonError};
 use tracing::{debug, warn};
 
 use super::plugin::Plugin;
-use crate::image::keyring::{Credential, DockerFile, DockerFileError, Keyring};
-use crate::image::provider::Provider;
-use crate::runtime::chain;
+use crate::pod::image::keyring::{Credential, DockerFile, DockerFileError, Keyring};
+use crate::pod::image::provider::Provider;
+use crate::text::chain;
 
 /// No file of credentials is larger.
 const MAX_BYTES: u64 = 10 << 20;

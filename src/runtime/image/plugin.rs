@@ -17,9 +17,9 @@ use smol::Timer;
 use smol::process::{Child, Command};
 use tracing::{debug, warn};
 
-use crate::image::keyring::Keyring;
-use crate::image::provider::{Answer, AnswerError, Answers, Provider, registry};
-use crate::runtime::turn::TurnsByName;
+use crate::pod::image::keyring::Keyring;
+use crate::pod::image::provider::{Answer, AnswerError, Answers, Provider, registry};
+use crate::runtime::limiter::TurnsByName;
 
 /// How long a plugin may take, as in kubelet.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -227,8 +227,8 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::image::keyring::Credential;
-    use crate::image::provider::parse_providers;
+    use crate::pod::image::keyring::Credential;
+    use crate::pod::image::provider::parse_providers;
 
     const ANSWER: &str = r#"{"kind": "CredentialProviderResponse", "apiVersion": "credentialprovider.kubelet.k8s.io/v1", "cacheKeyType": "Registry", "auth": {"r.io": {"username": "'$WHO'", "password": "p"}}}"#;
 

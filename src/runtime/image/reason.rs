@@ -1,8 +1,8 @@
 //! What is shown of an image that cannot be had: kubelet's reasons and words. Pure.
 
-use crate::cri::CriError;
-use crate::image::name::NameError;
 use crate::plan::Waiting;
+use crate::pod::image::name::NameError;
+use crate::runtime::cri::CriError;
 
 /// Reasons that a runtime may begin its message with, and what kubelet makes of them.
 const CRI_REASONS: [(&str, &str); 2] = [

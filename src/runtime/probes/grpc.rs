@@ -5,11 +5,12 @@ use std::time::Duration;
 use tonic::Code;
 use tonic::transport::Endpoint;
 
-use super::{ProbeResult, Ran, USER_AGENT, authority, chain, failed, ran};
-use crate::cri::Reactor;
-use crate::cri::proto::health::HealthCheckRequest;
-use crate::cri::proto::health::health_check_response::ServingStatus;
-use crate::cri::proto::health::health_client::HealthClient;
+use super::{ProbeResult, Ran, USER_AGENT, authority, failed, ran};
+use crate::http::Reactor;
+use crate::runtime::cri::proto::health::HealthCheckRequest;
+use crate::runtime::cri::proto::health::health_check_response::ServingStatus;
+use crate::runtime::cri::proto::health::health_client::HealthClient;
+use crate::text::chain;
 
 /// An answer has a few bytes; a larger one is none.
 const MAX_ANSWER: usize = 4 << 10;

@@ -3,6 +3,7 @@
 use tonic::{Code, Status};
 
 use super::*;
+use crate::host::FileError;
 
 #[test]
 fn only_a_runtime_that_is_away_is_no_fault_of_the_pod() {
@@ -30,7 +31,7 @@ fn only_a_runtime_that_is_away_is_no_fault_of_the_pod() {
 #[test]
 fn an_error_is_told_with_its_causes() {
     let source = std::io::Error::from_raw_os_error(13);
-    let error = StepError::File { operation: "cannot read", path: "/a".into(), source };
+    let error = StepError::from(FileError::File { operation: "cannot read", path: "/a".into(), source });
     assert_eq!(chain(&error), "cannot read /a: Permission denied (os error 13)");
     let StartError::Refused { waiting, .. } = StartError::step("CreateContainerConfigError", &error) else {
         panic!("{error:?}")

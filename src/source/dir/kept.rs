@@ -11,10 +11,10 @@ use tracing::{info, warn};
 
 use super::files::{Files, Record, Taken, Unsaved};
 use super::identity::Identity;
+use crate::host::state::{Durability, StateError, Store};
 use crate::pod::finding::Refusal;
-use crate::runtime::chain;
-use crate::signature::digest;
-use crate::state::{Durability, StateError, Store};
+use crate::source::signature::digest;
+use crate::text::chain;
 
 /// The names of the two files that are not records.
 const DIRECTORY: &str = "directory";

@@ -9,8 +9,8 @@ use super::access::Role;
 use super::files::Signed;
 use super::scan::{Contents, Rules, read_regular, trust};
 use crate::pod::finding::Finding;
-use crate::runtime::chain;
-use crate::signature::{EXTENSION, PublicKey, SignatureError};
+use crate::source::signature::{EXTENSION, PublicKey, SignatureError};
+use crate::text::chain;
 
 /// A longer file is not a key.
 const MAX_KEY: usize = 4 << 10;

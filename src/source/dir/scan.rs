@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::access::{Role, distrust};
-use crate::signature::EXTENSION;
+use crate::source::signature::EXTENSION;
 pub(crate) use file::read_regular;
 pub(super) use file::{Contents, FileReading};
 use file::{Stamps, read_manifest, signature_of};

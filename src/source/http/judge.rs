@@ -12,8 +12,8 @@ use crate::pod::decode::Decoded;
 use crate::pod::decode::list::{Item, Place};
 use crate::pod::finding::{Finding, Refusal};
 use crate::pod::{Pod, PodName, PodUid, Source};
-use crate::pod_config::Snapshot;
-use crate::view::{Outcome, Verdict};
+use crate::sync::mux::Snapshot;
+use crate::sync::view::{Outcome, Verdict};
 
 /// More pods than any machine runs; what follows from contents costs no more than this many times one.
 const MOST_ITEMS: usize = 5000;

@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use super::judge::Held;
+use crate::host::state::{Durability, StateError, Store};
 use crate::pod::decode::{Origin, decode_document};
 use crate::pod::{ConfigHash, Source};
-use crate::runtime::chain;
-use crate::signature::{Newest, PublicKey, digest};
-use crate::state::{Durability, StateError, Store};
-use crate::yaml::Document;
+use crate::source::signature::{Newest, PublicKey, digest};
+use crate::text::chain;
+use crate::text::yaml::Document;
 
 /// The name of the pods' file.
 const PODS: &str = "pods";

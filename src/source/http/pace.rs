@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::backoff::Backoff;
 use crate::http::Cause;
+use crate::time::backoff::Backoff;
 
 /// The first delay after a failure, unless the period is shorter.
 const FIRST: Duration = Duration::from_secs(1);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rkubelet::pod::decode::{Origin, decode_manifest};
+use rkubelet::testing::{Origin, decode_manifest};
 
 use super::{NO_RESCAN, verdicts};
 use crate::manifest;
@@ -43,7 +43,7 @@ fn damage(numbers: &mut Numbers, whole: &[u8]) -> Vec<u8> {
 
 /// What the log says of contents that are taken.
 fn accepted_as(path: &Path, contents: &[u8]) -> Vec<String> {
-    let sha256 = rkubelet::signature::digest(contents);
+    let sha256 = rkubelet::testing::digest(contents);
     vec![format!("manifest accepted file={} ", path.display()), format!("sha256={sha256:?}")]
 }
 
@@ -66,7 +66,7 @@ fn a_thousand_corruptions_of_live_manifests_restart_nothing_and_each_has_its_ver
     let judge = |bytes: &[u8], path: &PathBuf| {
         let path = path.display().to_string();
         let seen = "2026-01-01T00:00:00Z".parse().expect("a time");
-        let source = rkubelet::pod::Source::File;
+        let source = rkubelet::testing::Source::File;
         decode_manifest(bytes, &Origin { node_name: "node1", source, path: &path, seen, strict: false })
     };
     let mut numbers = Numbers(6);

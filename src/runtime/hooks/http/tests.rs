@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::*;
-use crate::cri::spawn_tokio_thread;
+use crate::http::spawn_tokio_thread;
 use crate::http::tests::accept_tls;
 use crate::pod::hook::HttpGet;
 use crate::runtime::http_get::request;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{Audit, Files, Held, Newest, PodName, Taken, Version};
-use crate::view::Outcome;
+use crate::sync::view::Outcome;
 
 /// What all records may weigh together: a node's disk is not for manifests.
 const MAX_KEPT: usize = 64 << 20;

@@ -11,8 +11,8 @@ use rustix::fs::OFlags;
 
 use super::{PERMISSIONS, Rules, is_absent, is_older, real, trust};
 use crate::pod::decode::MAX_MANIFEST;
-use crate::signature::{EXTENSION, MAX_SIGNATURE};
 use crate::source::dir::access::Role;
+use crate::source::signature::{EXTENSION, MAX_SIGNATURE};
 
 /// A stamp that is younger may stand for two different contents.
 const TICK: Duration = Duration::from_millis(50);

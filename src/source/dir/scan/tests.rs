@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::time::SystemTime;
 
 use super::*;
-use crate::signature::MAX_SIGNATURE;
+use crate::source::signature::MAX_SIGNATURE;
 
 #[test]
 fn only_manifests_by_name() {

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::pod::testing::pod;
-use crate::view::diff_verdicts;
+use crate::sync::view::diff_verdicts;
 
 /// `NAME VERSION` is a pod, with a UID of its own or that of `NAME VERSION UID`; `NAME!` is a bad one, `!` something of
 /// which nobody knows what it is.

@@ -1,0 +1,15 @@
+//! The node around the pods: where their directories and logs lie, volumes, the node's addresses, and the agent's own
+//! files.
+//!
+//! Everything that touches the disk blocks: call it through `smol::unblock`.
+
+pub(crate) mod dirs;
+pub(crate) mod files;
+pub(crate) mod node_ips;
+pub(crate) mod state;
+pub(crate) mod termination_message;
+pub(crate) mod volume;
+
+pub(crate) use dirs::Dirs;
+pub(crate) use files::FileError;
+pub(crate) use node_ips::NodeIps;

@@ -1,0 +1,96 @@
+//! Where a pod's things lie: kubelet's layout under the root and the log directory.
+
+use std::path::{Path, PathBuf};
+
+use crate::pod::{ContainerId, PodName, PodUid};
+
+/// The directories of this node.
+#[derive(Debug, Clone)]
+pub(crate) struct Dirs {
+    root: PathBuf,
+    pod_logs: PathBuf,
+}
+
+impl Dirs {
+    /// From `--root-dir` and `podLogsDir`.
+    pub(crate) fn new(root: PathBuf, pod_logs: PathBuf) -> Self {
+        Self { root, pod_logs }
+    }
+
+    /// All pods' directories.
+    pub(crate) fn pods(&self) -> PathBuf {
+        self.root.join("pods")
+    }
+
+    /// The directory of one instance.
+    pub(crate) fn pod(&self, uid: &PodUid) -> PathBuf {
+        self.pods().join(uid.as_str())
+    }
+
+    /// The directory of an emptyDir volume.
+    pub(crate) fn empty_dir(&self, uid: &PodUid, volume: &str) -> PathBuf {
+        self.pod(uid).join("volumes/kubernetes.io~empty-dir").join(volume)
+    }
+
+    /// The pod's /etc/hosts.
+    pub(crate) fn etc_hosts(&self, uid: &PodUid) -> PathBuf {
+        self.pod(uid).join("etc-hosts")
+    }
+
+    /// Where a container leaves its last words. kubelet's last part is any eight digits; ours is the attempt.
+    pub(crate) fn termination_message(&self, uid: &PodUid, container: &str, attempt: u32) -> PathBuf {
+        self.pod(uid).join("containers").join(container).join(format!("{attempt:08x}"))
+    }
+
+    /// All pods' logs.
+    pub(crate) fn pod_logs(&self) -> &Path {
+        &self.pod_logs
+    }
+
+    /// The logs of one instance.
+    pub(crate) fn logs(&self, name: &PodName, uid: &PodUid) -> PathBuf {
+        self.pod_logs.join(format!("{}_{}_{uid}", name.namespace, name.name))
+    }
+
+    /// The log of one container.
+    pub(crate) fn log(&self, name: &PodName, uid: &PodUid, container: &str, attempt: u32) -> PathBuf {
+        self.logs(name, uid).join(container).join(format!("{attempt}.log"))
+    }
+
+    /// The links that collectors follow: `containers` beside the pods' logs, /var/log/containers by default.
+    pub(crate) fn log_links(&self) -> PathBuf {
+        self.pod_logs.parent().unwrap_or(Path::new("/")).join("containers")
+    }
+
+    /// The link to the log of one container.
+    pub(crate) fn log_link(&self, name: &PodName, container: &str, id: &ContainerId) -> PathBuf {
+        self.log_links().join(format!("{}_{}_{container}-{id}.log", name.name, name.namespace))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_kubelet_lays_them_out() {
+        let dirs = Dirs::new("/var/lib/kubelet".into(), "/var/log/pods".into());
+        let (name, uid) = (PodName::new("default", "simple-node1"), PodUid::from("UID"));
+        assert_eq!(
+            dirs.log(&name, &uid, "web", 0),
+            Path::new("/var/log/pods/default_simple-node1_UID/web/0.log")
+        );
+        assert_eq!(
+            dirs.log_link(&name, "web", &ContainerId::from("ID")),
+            Path::new("/var/log/containers/simple-node1_default_web-ID.log")
+        );
+        assert_eq!(
+            dirs.termination_message(&uid, "web", 31),
+            Path::new("/var/lib/kubelet/pods/UID/containers/web/0000001f")
+        );
+        assert_eq!(
+            dirs.empty_dir(&uid, "scratch"),
+            Path::new("/var/lib/kubelet/pods/UID/volumes/kubernetes.io~empty-dir/scratch")
+        );
+    }
+}

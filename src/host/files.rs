@@ -1,0 +1,164 @@
+//! The directories, logs and links of a pod on disk. Blocking: called through `smol::unblock`.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+const MOUNTS: &str = "/proc/self/mountinfo";
+
+/// A file or directory that could not be made, read or removed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FileError {
+    /// The file system refused.
+    #[error("{operation} {}", path.display())]
+    File {
+        /// What was tried.
+        operation: &'static str,
+        /// With which path.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+    /// A mount lies where a directory is to be removed: what is mounted there is not ours to delete.
+    #[error("{} is a mount point, {} stays", mount.display(), dir.display())]
+    Mounted {
+        /// The mount point.
+        mount: PathBuf,
+        /// The directory.
+        dir: PathBuf,
+    },
+}
+
+/// Makes a directory and its parents, with this mode.
+pub(crate) fn make_dir(path: &Path, mode: u32) -> Result<(), FileError> {
+    fs::DirBuilder::new().recursive(true).mode(mode).create(path).map_err(on("cannot create directory", path))
+}
+
+/// Makes a directory whose mode counts whatever the umask is.
+pub(crate) fn make_dir_exactly(path: &Path, mode: u32) -> Result<(), FileError> {
+    make_dir(path, mode)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(on("cannot set the mode of", path))
+}
+
+/// Points a link at a container's log.
+pub(crate) fn link_log(link: &Path, log: &Path) -> Result<(), FileError> {
+    if let Some(parent) = link.parent() {
+        make_dir(parent, 0o755)?;
+    }
+    match symlink(log, link) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        done => done.map_err(on("cannot create link", link)),
+    }
+}
+
+/// Removes a log with its rotated parts, and its link.
+pub(crate) fn remove_log(log: &Path, link: &Path) -> Result<(), FileError> {
+    let (Some(dir), Some(name)) = (log.parent(), log.file_name().and_then(|n| n.to_str())) else {
+        return Ok(());
+    };
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        entries => Some(entries.map_err(on("cannot read", dir))?),
+    };
+    for entry in entries.into_iter().flatten().flatten() {
+        if entry.file_name().to_str().is_some_and(|found| found.starts_with(name)) {
+            remove_file(&entry.path())?;
+        }
+    }
+    remove_file(link)
+}
+
+/// Removes a file; one that is gone is removed.
+pub(crate) fn remove_file(path: &Path) -> Result<(), FileError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        done => done.map_err(on("cannot remove", path)),
+    }
+}
+
+/// Removes a directory with all that is in it, unless something is mounted there.
+pub(crate) fn remove_tree(dir: &Path) -> Result<(), FileError> {
+    // The kernel lists mounts by their real path.
+    let real = match fs::canonicalize(dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        real => real.map_err(on("cannot resolve", dir))?,
+    };
+    let mounts = fs::read_to_string(MOUNTS).map_err(on("cannot read", Path::new(MOUNTS)))?;
+    if let Some(mount) = mount_under(&mounts, &real) {
+        return Err(FileError::Mounted { mount, dir: dir.to_owned() });
+    }
+    match fs::remove_dir_all(&real) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        done => done.map_err(on("cannot remove", dir)),
+    }
+}
+
+/// The first mount point at or under a directory, which is given by its real path.
+fn mount_under(mountinfo: &str, dir: &Path) -> Option<PathBuf> {
+    let mounts = mountinfo.lines().filter_map(|line| line.split(' ').nth(4));
+    mounts.map(unescape).find(|mount| mount.starts_with(dir))
+}
+
+/// mountinfo writes space, tab, newline and backslash as three octal digits.
+fn unescape(field: &str) -> PathBuf {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        let code = tail.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) if *first == b'\\' => {
+                bytes.push(byte);
+                rest = &tail[3..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
+/// Names what failed.
+pub(crate) fn on(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileError {
+    let path = path.to_owned();
+    move |source| FileError::File { operation, path, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_under_a_directory_are_found() {
+        let info = "25 1 8:1 / / rw - ext4 /dev/sda1 rw\n36 25 0:31 / /var/lib/kubelet/pods/a/volumes/x rw - tmpfs tmpfs rw\n";
+        assert_eq!(
+            mount_under(info, Path::new("/var/lib/kubelet/pods/a")),
+            Some("/var/lib/kubelet/pods/a/volumes/x".into())
+        );
+        assert_eq!(mount_under(info, Path::new("/var/lib/kubelet/pods/ab")), None);
+        assert_eq!(mount_under(info, Path::new("/var/lib/kubelet/pods/a/volumes/xy")), None);
+        let spaced = r"36 25 0:31 / /my\040root/pods/a\134b/x rw - tmpfs tmpfs rw";
+        assert_eq!(mount_under(spaced, Path::new("/my root/pods")), Some(r"/my root/pods/a\b/x".into()));
+    }
+
+    #[test]
+    fn a_log_goes_with_its_rotated_parts_and_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let (log, link) = (dir.path().join("1.log"), dir.path().join("link"));
+        for name in ["1.log", "1.log.20260101-000000.gz", "11.log", "0.log"] {
+            fs::write(dir.path().join(name), "x").unwrap();
+        }
+        link_log(&link, &log).unwrap();
+        link_log(&link, &log).unwrap();
+        remove_log(&log, &link).unwrap();
+        remove_log(&log, &link).unwrap();
+        let mut left: Vec<_> =
+            fs::read_dir(&dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        left.sort();
+        assert_eq!(left, ["0.log", "11.log"]);
+    }
+}

@@ -1,0 +1,191 @@
+//! What is remembered of a pod name beyond the agent's life and beyond what the runtime holds.
+//!
+//! Three things: the wanted instance with its last status, so that what completed stays completed and nothing flaps over
+//! a restart; the sandboxes whose end was begun, so that it is finished, and what it killed did not fail; and the
+//! containers that were ended since their sandbox had died. Pure: workers keep it on disk.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
+use serde::{Deserialize, Serialize};
+
+use crate::pod::observed::Observed;
+use crate::pod::{ConfigHash, ContainerId, Pod, PodUid, SandboxId, Source};
+
+/// What a write must survive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Durability {
+    /// The end of the agent; a power cut may take it back. Costs next to nothing.
+    Process,
+    /// A power cut, once the call has returned.
+    Power,
+}
+
+/// What is remembered of one pod name.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Record {
+    /// The instance that was wanted last; none while the wish is to stop.
+    pub instance: Option<Instance>,
+    /// Sandboxes that the runtime still holds, and whose end was begun.
+    pub ended: BTreeSet<SandboxId>,
+    /// Containers that the runtime still holds, and whose sandbox died under them, or a probe of which failed: they were
+    /// ended by us, and have not completed, whatever their exit code.
+    pub lost: BTreeSet<ContainerId>,
+}
+
+/// One instance of the name.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Instance {
+    /// Its UID.
+    pub uid: PodUid,
+    /// The hash of its manifest.
+    pub hash: ConfigHash,
+    /// Who wants it.
+    pub source: Source,
+    /// Where it is in its life.
+    pub life: Life,
+    /// Its status as last computed.
+    pub status: Arc<PodStatus>,
+    /// When its first sandbox was made, if it has come that far.
+    #[serde(default)]
+    pub began: Option<Timestamp>,
+}
+
+/// Where an instance is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Life {
+    /// Something of it may run, or will.
+    Open,
+    /// It ran to its end, and will not run again.
+    Completed,
+}
+
+/// What an earlier agent remembered of one pod name.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Remembered {
+    /// What it remembered.
+    pub record: Record,
+    /// When.
+    pub age: Age,
+}
+
+/// When something was remembered.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Age {
+    /// Since the machine booted: nothing may have changed.
+    ThisBoot,
+    /// Before, or nobody knows: nothing of it runs any more.
+    #[default]
+    Earlier,
+}
+
+impl Remembered {
+    /// The status to show of a pod until somebody has looked at it.
+    pub(crate) fn status(&self, pod: &Pod) -> Option<Arc<PodStatus>> {
+        let last = self.record.of(pod)?;
+        let holds = self.age == Age::ThisBoot || last.life == Life::Completed;
+        holds.then(|| last.status.clone())
+    }
+}
+
+impl Instance {
+    /// The instance that a pod asks for.
+    pub(crate) fn is(&self, pod: &Pod) -> bool {
+        self.uid == pod.uid && self.hash == pod.hash
+    }
+}
+
+impl Record {
+    /// What is remembered of the instance that a pod asks for.
+    pub(crate) fn of(&self, pod: &Pod) -> Option<&Instance> {
+        self.instance.as_ref().filter(|instance| instance.is(pod))
+    }
+
+    /// The pod ran to its end.
+    pub(crate) fn has_completed(&self, pod: &Pod) -> bool {
+        self.of(pod).is_some_and(|instance| instance.life == Life::Completed)
+    }
+
+    /// Another instance is wanted, or none: the last one is of no interest any more.
+    pub(crate) fn turn_to(&mut self, pod: Option<&Pod>) {
+        if self.instance.as_ref().is_some_and(|instance| pod.is_none_or(|pod| !instance.is(pod))) {
+            self.instance = None;
+        }
+    }
+
+    /// Forgets the ends that are finished.
+    pub(crate) fn forget_gone(&mut self, observed: &Observed) {
+        self.ended.retain(|id| observed.sandboxes.iter().any(|sandbox| sandbox.id == *id));
+        self.lost.retain(|id| observed.containers.iter().any(|container| container.id == *id));
+    }
+
+    /// Remembers where the wanted instance is, and its status. What has completed stays so.
+    pub(crate) fn note(&mut self, pod: &Pod, life: Life, status: Arc<PodStatus>) {
+        let life = if self.has_completed(pod) { Life::Completed } else { life };
+        let began = self.of(pod).and_then(|instance| instance.began);
+        let (uid, hash) = (pod.uid.clone(), pod.hash.clone());
+        self.instance = Some(Instance { uid, hash, source: pod.source, life, status, began });
+    }
+
+    /// When an instance began: with its first sandbox, though that may be gone. What is being ended is no part of it.
+    pub(crate) fn began(&self, pod: &Pod, observed: &Observed) -> Option<Timestamp> {
+        let own = observed.sandboxes.iter().filter(|s| s.is_of(pod) && !self.ended.contains(&s.id));
+        let remembered = self.of(pod).and_then(|instance| instance.began);
+        remembered.or_else(|| own.map(|sandbox| sandbox.created_at).min())
+    }
+
+    /// Remembers when the instance began, given what was remembered so far.
+    pub(crate) fn note_began(&mut self, began: impl Fn(Option<Timestamp>) -> Timestamp) {
+        if let Some(instance) = &mut self.instance {
+            instance.began = Some(began(instance.began));
+        }
+    }
+
+    /// The status of a pod that completed, unless the runtime still holds every container of which it tells: then it can
+    /// be computed as ever.
+    pub(crate) fn standing(&self, pod: &Pod, observed: &Observed) -> Option<Arc<PodStatus>> {
+        let completed = self.of(pod).filter(|instance| instance.life == Life::Completed)?;
+        let statuses = container_statuses(&completed.status);
+        let ids: Vec<_> = statuses.filter_map(|status| status.container_id.as_deref()).collect();
+        let is_held = |id: &&str| {
+            // Written with its runtime: `containerd://ID`.
+            let id = id.rsplit_once("://").map_or(*id, |(_, id)| id);
+            observed.containers.iter().any(|held| held.id.as_str() == id)
+        };
+        let can_be_computed = !ids.is_empty() && ids.iter().all(is_held);
+        (!can_be_computed).then(|| completed.status.clone())
+    }
+
+    /// There is nothing to remember.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.instance.is_none() && self.ended.is_empty() && self.lost.is_empty()
+    }
+
+    /// How this must be kept when `kept` was kept last; none if it need not be.
+    pub(crate) fn durability(&self, kept: &Record) -> Option<Durability> {
+        let life = |record: &Record| record.instance.as_ref().map(|instance| instance.life);
+        let other_ends = self.ended != kept.ended || self.lost != kept.lost;
+        if other_ends || life(self) != life(kept) && life(self) == Some(Life::Completed) {
+            return Some(Durability::Power);
+        }
+        (self != kept).then_some(Durability::Process)
+    }
+
+    /// It is early enough to keep this when the pod has come to rest: of an instance that is only being made, all that
+    /// there is to know can be asked of the runtime.
+    pub(crate) fn may_wait(&self, kept: &Record) -> bool {
+        let which =
+            |record: &Record| record.instance.as_ref().map(|last| (last.uid.clone(), last.hash.clone()));
+        which(self) != which(kept) && self.durability(kept) != Some(Durability::Power)
+    }
+}
+
+fn container_statuses(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
+    [&status.init_container_statuses, &status.container_statuses].into_iter().flatten().flatten()
+}

@@ -1,0 +1,22 @@
+//! CRI: the client that calls the runtime, and the pure translation of pods into its messages.
+//!
+//! - [`endpoint`]: where the runtime listens (pure).
+//! - [`error`]: what a failure means (pure).
+//! - [`client`]: the calls, each with a deadline.
+//! - [`convert`]: pods as CRI messages (pure).
+//! - `handlers`: the names of the runtime's handlers (pure).
+//! - [`events`]: containerd's event stream, hints that a container ended.
+//! - [`proto`]: the generated messages.
+
+pub mod client;
+pub mod convert;
+pub mod endpoint;
+pub mod error;
+pub mod events;
+mod handlers;
+pub mod proto;
+
+pub use client::{CriClient, Observer, Timeouts};
+pub use endpoint::{Endpoint, EndpointError};
+pub use error::{CriError, ErrorClass};
+pub use events::TaskExits;

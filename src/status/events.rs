@@ -1,0 +1,57 @@
+//! Events: what happened to pods that somebody may want to read later, as kubelet records it.
+//!
+//! Owns the newest events of the node, in memory; the server lists them. An event is logged when it is recorded, so that
+//! nobody says it twice. Must not: be asked for a decision.
+
+pub(crate) mod ring;
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use jiff::Timestamp;
+use tracing::{info, warn};
+
+use crate::pod::{PodName, PodUid};
+use ring::{Event, Ring};
+pub(crate) use ring::{EventList, EventType};
+
+/// Who records events. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Recorder {
+    node: Arc<str>,
+    ring: Arc<Mutex<Ring>>,
+}
+
+impl Recorder {
+    /// An empty one, of the node with this name.
+    pub(crate) fn new(node: &str) -> Self {
+        Self { node: node.into(), ring: Arc::default() }
+    }
+
+    /// Records that something happened to a container of a pod's instance.
+    pub(crate) fn record(
+        &self,
+        kind: EventType,
+        (pod, uid): (&PodName, &PodUid),
+        container: &str,
+        reason: &'static str,
+        message: &str,
+    ) {
+        match kind {
+            EventType::Normal => info!(%pod, container, reason, "{message}"),
+            EventType::Warning => warn!(%pod, container, reason, "{message}"),
+        }
+        let (pod, uid, container) = (pod.clone(), uid.clone(), container.to_owned());
+        let event = Event { kind, pod, uid, container, reason, message: message.to_owned() };
+        self.ring().note(event, Timestamp::now());
+    }
+
+    /// The events, the oldest first.
+    pub(crate) fn list(&self) -> EventList {
+        self.ring().list(&self.node)
+    }
+
+    fn ring(&self) -> MutexGuard<'_, Ring> {
+        // A poisoned lock still guards whole events.
+        self.ring.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}

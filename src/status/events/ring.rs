@@ -1,0 +1,234 @@
+//! The newest events, and how they are shown. Pure: time is a parameter.
+//!
+//! Invariant: bounded in number and size, whatever happens how often; the same event again is a higher count.
+
+use std::collections::VecDeque;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::pod::{PodName, PodUid};
+use crate::text::excerpt::beginning;
+
+/// How many events are kept.
+const MAX_EVENTS: usize = 512;
+/// How long a message may be, in bytes: Kubernetes' own limit.
+const MAX_MESSAGE: usize = 1024;
+
+/// Whether an event is worth a worry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) enum EventType {
+    /// It is as it should be.
+    Normal,
+    /// It is not.
+    Warning,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Event {
+    /// Whether it is worth a worry.
+    pub kind: EventType,
+    /// To which pod.
+    pub pod: PodName,
+    /// To which instance of it.
+    pub uid: PodUid,
+    /// To which of its containers.
+    pub container: String,
+    /// A word of kubelet's.
+    pub reason: &'static str,
+    /// A sentence.
+    pub message: String,
+}
+
+/// The newest events.
+#[derive(Debug, Default)]
+pub(crate) struct Ring(VecDeque<Entry>);
+
+#[derive(Debug)]
+struct Entry {
+    event: Event,
+    first: Timestamp,
+    last: Timestamp,
+    count: u32,
+}
+
+impl Ring {
+    /// Takes in an event.
+    pub(crate) fn note(&mut self, mut event: Event, now: Timestamp) {
+        event.message.truncate(beginning(&event.message, MAX_MESSAGE).len());
+        let known = self.0.iter().position(|entry| entry.event == event);
+        let entry = match known.and_then(|place| self.0.remove(place)) {
+            Some(entry) => Entry { last: now, count: entry.count.saturating_add(1), ..entry },
+            None => Entry { event, first: now, last: now, count: 1 },
+        };
+        if self.0.len() == MAX_EVENTS {
+            self.0.pop_front();
+        }
+        self.0.push_back(entry);
+    }
+
+    /// All of them as Kubernetes lists events, the oldest first.
+    pub(crate) fn list(&self, node: &str) -> EventList {
+        EventList {
+            kind: "EventList",
+            api_version: "v1",
+            items: self.0.iter().map(|entry| entry.show(node)).collect(),
+        }
+    }
+}
+
+impl Entry {
+    fn show(&self, node: &str) -> Shown {
+        let Event { kind, pod, uid, container, reason, message } = &self.event;
+        Shown {
+            metadata: Metadata {
+                // As kubelet names them.
+                name: format!("{}.{:x}", pod.name, self.first.as_nanosecond()),
+                namespace: pod.namespace.clone(),
+            },
+            involved_object: InvolvedObject {
+                kind: "Pod",
+                api_version: "v1",
+                namespace: pod.namespace.clone(),
+                name: pod.name.clone(),
+                uid: uid.to_string(),
+                field_path: format!("spec.containers{{{container}}}"),
+            },
+            reason,
+            message: message.clone(),
+            source: Source { component: "kubelet", host: node.to_owned() },
+            first_timestamp: self.first,
+            last_timestamp: self.last,
+            count: self.count,
+            r#type: *kind,
+        }
+    }
+}
+
+/// Events as Kubernetes lists them.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct EventList {
+    kind: &'static str,
+    api_version: &'static str,
+    items: Vec<Shown>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown {
+    metadata: Metadata,
+    involved_object: InvolvedObject,
+    reason: &'static str,
+    message: String,
+    source: Source,
+    first_timestamp: Timestamp,
+    last_timestamp: Timestamp,
+    count: u32,
+    r#type: EventType,
+}
+
+#[derive(Debug, Serialize)]
+struct Metadata {
+    name: String,
+    namespace: String,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct InvolvedObject {
+    kind: &'static str,
+    api_version: &'static str,
+    namespace: String,
+    name: String,
+    uid: String,
+    field_path: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Source {
+    component: &'static str,
+    host: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn event(message: &str) -> Event {
+        Event {
+            kind: EventType::Warning,
+            pod: PodName { namespace: "default".into(), name: "web-node1".into() },
+            uid: PodUid("uid".into()),
+            container: "web".into(),
+            reason: "Unhealthy",
+            message: message.into(),
+        }
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).expect("a time")
+    }
+
+    fn items(ring: &Ring) -> Vec<Value> {
+        let list = serde_json::to_value(ring.list("node1")).expect("a list");
+        list["items"].as_array().cloned().expect("items")
+    }
+
+    #[test]
+    fn an_event_is_shown_as_kubernetes_shows_it() {
+        let mut ring = Ring::default();
+        ring.note(event("Liveness probe failed: no"), at(1));
+        assert_eq!(
+            serde_json::to_value(ring.list("node1")).expect("a list"),
+            json!({"kind": "EventList", "apiVersion": "v1", "items": [{
+                "metadata": {"name": "web-node1.3b9aca00", "namespace": "default"},
+                "involvedObject": {
+                    "kind": "Pod", "apiVersion": "v1", "namespace": "default", "name": "web-node1", "uid": "uid",
+                    "fieldPath": "spec.containers{web}",
+                },
+                "reason": "Unhealthy",
+                "message": "Liveness probe failed: no",
+                "source": {"component": "kubelet", "host": "node1"},
+                "firstTimestamp": "1970-01-01T00:00:01Z",
+                "lastTimestamp": "1970-01-01T00:00:01Z",
+                "count": 1,
+                "type": "Warning",
+            }]})
+        );
+    }
+
+    #[test]
+    fn the_same_again_is_counted_and_moves_to_the_end() {
+        let mut ring = Ring::default();
+        for (second, message) in [(1, "a"), (2, "b"), (3, "a")] {
+            ring.note(event(message), at(second));
+        }
+        let shown: Vec<_> = items(&ring)
+            .iter()
+            .map(|item| (item["message"].clone(), item["count"].clone(), item["firstTimestamp"].clone()))
+            .collect();
+        let one = |message: &str, count: u32, first: &str| (json!(message), json!(count), json!(first));
+        assert_eq!(shown, [one("b", 1, "1970-01-01T00:00:02Z"), one("a", 2, "1970-01-01T00:00:01Z")]);
+    }
+
+    #[test]
+    fn number_and_size_are_bounded() {
+        let mut ring = Ring::default();
+        for number in 0..2_000 {
+            ring.note(event(&format!("{number} {}", "ä".repeat(1_000))), at(number));
+        }
+        let items = items(&ring);
+        assert_eq!(items.len(), MAX_EVENTS);
+        for (place, item) in items.iter().enumerate() {
+            let message = item["message"].as_str().expect("a message");
+            assert!(
+                message.len() <= MAX_MESSAGE
+                    && message.starts_with(&format!("{} ", 2_000 - MAX_EVENTS + place))
+            );
+        }
+    }
+}

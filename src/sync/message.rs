@@ -1,0 +1,66 @@
+//! What the sync loop is told, and by whom.
+
+use std::sync::Arc;
+
+use async_channel::Sender;
+use k8s_openapi::api::core::v1::PodStatus;
+
+use super::mux::Snapshot;
+use super::node_list::{Fingerprint, NodeList};
+use crate::pod::{ContainerId, Pod, PodName};
+
+/// What can happen.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A source spoke.
+    Config(Snapshot),
+    /// The runtime gave a hint.
+    Pleg(PlegEvent),
+    /// What probes found of a pod has changed.
+    Probe(PodName),
+    /// A worker reports.
+    Worker(Report),
+    /// Somebody asks whether the loop turns.
+    Ping(Sender<()>),
+}
+
+/// What a worker has to say.
+#[derive(Debug)]
+pub(crate) enum Report {
+    /// A container is about to start; its exit should lead here.
+    Created {
+        /// The worker's pod.
+        pod: PodName,
+        /// The container.
+        container: ContainerId,
+    },
+    /// A pass ended.
+    Synced {
+        /// The worker's pod.
+        pod: PodName,
+        /// The wanted instance, or the one that ends, and its status; none if it is not known.
+        status: Option<(Arc<Pod>, Arc<PodStatus>)>,
+        /// What was seen last.
+        seen: Fingerprint,
+        /// Its sandbox is up.
+        running: bool,
+    },
+    /// The wish to stop is fulfilled, nothing is left.
+    Gone {
+        /// The worker's pod.
+        pod: PodName,
+        /// The wish to stop that was fulfilled.
+        number: u64,
+    },
+}
+
+/// A hint of the runtime.
+#[derive(Debug)]
+pub(crate) enum PlegEvent {
+    /// The runtime answered with all that it holds.
+    Listed(NodeList),
+    /// The main process of a container ended.
+    Exited(ContainerId),
+    /// The runtime does not answer.
+    Down(String),
+}

@@ -1,0 +1,225 @@
+//! The PodConfig mux: whole snapshots of sources come in, differences of the merged state go out.
+//!
+//! Invariants: no source counts before those of higher precedence have said their first word, were it that they cannot
+//! be read; a source's pods change only through that source's own snapshots; on a clash of names the source
+//! of higher precedence wins and the other takes over when it goes; applying a snapshot twice changes nothing;
+//! the merged state depends on the last snapshot of each source, not on their order. One exception: in place of a pod
+//! that waits in a circle, or wants another's UID, the version that was merged before stays.
+
+#[cfg(test)]
+mod failures;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::plan::order::{Pods, refuse_cycles};
+use crate::pod::{ConfigHash, Finding, Pod, PodName, PodUid, Source};
+use crate::sync::view::{Outcome, Verdict, Winner};
+
+/// All that a source holds, read whole.
+#[derive(Debug, Clone)]
+pub(crate) struct Snapshot {
+    /// Who speaks.
+    pub source: Source,
+    /// Its valid pods, last good versions included.
+    pub pods: Vec<Arc<Pod>>,
+    /// Every manifest was read and is accounted for in `pods`: what is not there is not wanted. Without it, a
+    /// pod that runs and is not listed may be the one whose manifest could not be read.
+    pub complete: bool,
+    /// What became of each document. Which of the accepted ones are unchanged is for the mux to find out.
+    pub verdicts: Vec<Verdict>,
+}
+
+/// One difference of the merged state.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum PodUpdate {
+    /// A name that was not there.
+    Add(Arc<Pod>),
+    /// Another instance, or another source, of a name that was there.
+    Update(Arc<Pod>),
+    /// A name that is gone.
+    Remove(PodName),
+}
+
+/// The merged state of all sources.
+#[derive(Debug, Default)]
+pub(crate) struct PodConfig {
+    expected: BTreeSet<Source>,
+    snapshots: BTreeMap<Source, Snapshot>,
+    merged: Pods,
+    /// Versions that are not taken though their source took them: whose, and why.
+    refused: BTreeMap<PodName, (Source, Finding)>,
+}
+
+impl PodConfig {
+    /// A mux for these sources, none of which has spoken.
+    pub(crate) fn new(expected: impl IntoIterator<Item = Source>) -> Self {
+        Self { expected: expected.into_iter().collect(), ..Self::default() }
+    }
+
+    /// Takes in what a source holds now, and says what that changes.
+    pub(crate) fn apply(&mut self, mut snapshot: Snapshot) -> Vec<PodUpdate> {
+        if let Some(before) = self.snapshots.get(&snapshot.source) {
+            mark_unchanged(before, &mut snapshot);
+        }
+        self.snapshots.insert(snapshot.source, snapshot);
+        let counting = self.snapshots.values().filter(|snapshot| self.counts(snapshot.source));
+        let wanted = merge_snapshots(counting);
+        let source_of: BTreeMap<_, _> = wanted.iter().map(|(name, pod)| (name.clone(), pod.source)).collect();
+        let (wanted, shared) = refuse_shared_uids(wanted, &self.merged);
+        let (merged, circles) = refuse_cycles(wanted, &self.merged);
+        self.refused = shared
+            .into_iter()
+            .chain(circles)
+            .filter_map(|(name, why)| source_of.get(&name).map(|source| (name, (*source, why))))
+            .collect();
+        let updates = diff_pods(&self.merged, &merged);
+        self.merged = merged;
+        updates
+    }
+
+    /// The pod that should run under this name.
+    pub(crate) fn get(&self, name: &PodName) -> Option<&Arc<Pod>> {
+        self.merged.get(name)
+    }
+
+    /// What a source says counts once those before it have spoken. After a restart of the agent a source may be quicker
+    /// than the one whose pod of the same name runs; that pod must not be replaced, and then replaced back.
+    fn counts(&self, source: Source) -> bool {
+        self.expected.iter().take_while(|before| **before < source).all(|s| self.snapshots.contains_key(s))
+    }
+
+    /// Nothing more can be wanted than what is: a running pod of that origin that is not wanted may be ended.
+    /// Of a source that this agent was not given nothing is known: a typing error must not end its pods.
+    pub(crate) fn is_settled(&self, source: Source) -> bool {
+        self.snapshots.get(&source).is_some_and(|s| s.complete) && self.counts(source)
+    }
+
+    /// The agent was given this source.
+    pub(crate) fn expects(&self, source: Source) -> bool {
+        self.expected.contains(&source)
+    }
+
+    /// Every source is settled.
+    pub(crate) fn all_settled(&self) -> bool {
+        self.expected.iter().all(|source| self.is_settled(*source))
+    }
+
+    /// A version of this pod is refused here: what runs under its name is not unwanted for that.
+    pub(crate) fn refuses(&self, name: &PodName) -> bool {
+        self.refused.contains_key(name)
+    }
+
+    /// The manifests that their source took and that are refused here.
+    pub(crate) fn refusals(&self) -> Vec<Verdict> {
+        let all = self.snapshots.values().flat_map(|snapshot| &snapshot.verdicts);
+        all.filter_map(|verdict| {
+            let outcome = self.refusal(verdict)?;
+            Some(Verdict { outcome, ..verdict.clone() })
+        })
+        .collect()
+    }
+
+    fn refusal(&self, verdict: &Verdict) -> Option<Outcome> {
+        let (_, why) =
+            self.refused.get(verdict.outcome.taken()?).filter(|(source, _)| *source == verdict.source)?;
+        Some(Outcome::Refused(why.clone().into()))
+    }
+
+    /// What became of every document, with the clashes between sources.
+    pub(crate) fn verdicts(&self) -> Vec<Verdict> {
+        let mut verdicts = Vec::new();
+        for snapshot in self.snapshots.values() {
+            for verdict in &snapshot.verdicts {
+                let mut verdict = verdict.clone();
+                if let Some(refusal) = self.refusal(&verdict) {
+                    verdict.outcome = refusal;
+                } else if let Some(pod) = verdict.outcome.taken()
+                    && let Some(winner) = self.merged.get(pod)
+                    && winner.source != snapshot.source
+                {
+                    let by = Winner { source: winner.source, origin: self.origin_of(winner) };
+                    verdict.outcome = Outcome::Shadowed { pod: pod.clone(), by };
+                }
+                verdicts.push(verdict);
+            }
+        }
+        verdicts
+    }
+
+    /// The document that a pod comes from, if it still says so.
+    fn origin_of(&self, pod: &Pod) -> Option<String> {
+        let verdicts = &self.snapshots.get(&pod.source)?.verdicts;
+        let verdict = verdicts.iter().find(|verdict| verdict.outcome.taken() == Some(&pod.name))?;
+        Some(verdict.origin.clone())
+    }
+}
+
+/// Tells what is accepted anew from what was accepted before as the same instance.
+fn mark_unchanged(before: &Snapshot, now: &mut Snapshot) {
+    let instances = |snapshot: &Snapshot| -> BTreeMap<PodName, (PodUid, ConfigHash)> {
+        snapshot.pods.iter().map(|pod| (pod.name.clone(), (pod.uid.clone(), pod.hash.clone()))).collect()
+    };
+    let (old, new) = (instances(before), instances(now));
+    let taken: BTreeSet<_> = before.verdicts.iter().filter_map(|verdict| verdict.outcome.taken()).collect();
+    for verdict in &mut now.verdicts {
+        if let Outcome::Accepted { pod, warnings } = &mut verdict.outcome
+            && taken.contains(&*pod)
+            && old.get(pod) == new.get(pod)
+        {
+            let (pod, warnings) = (pod.clone(), std::mem::take(warnings));
+            verdict.outcome = Outcome::Unchanged { pod, warnings };
+        }
+    }
+}
+
+/// Merges what the sources hold; snapshots come in order of precedence, highest first.
+fn merge_snapshots<'a>(snapshots: impl Iterator<Item = &'a Snapshot>) -> Pods {
+    let mut merged = BTreeMap::new();
+    for pod in snapshots.flat_map(|snapshot| &snapshot.pods) {
+        merged.entry(pod.name.clone()).or_insert_with(|| pod.clone());
+    }
+    merged
+}
+
+/// Refuses pods that want a UID which another name has: they would share their directories. Who had it keeps it, else
+/// the source of higher precedence. In place of a refused one stays the version of `before`, if its UID is its own.
+fn refuse_shared_uids(wanted: Pods, before: &Pods) -> (Pods, BTreeMap<PodName, Finding>) {
+    let had = |pod: &Pod| before.get(&pod.name).is_some_and(|before| before.uid == pod.uid);
+    let mut in_turn: Vec<_> = wanted.into_values().collect();
+    in_turn.sort_by_key(|pod| (!had(pod), pod.source));
+    let (mut owners, mut refused) = (BTreeMap::<PodUid, PodName>::new(), BTreeMap::new());
+    let (mut merged, mut left_over) = (Pods::new(), Vec::new());
+    for pod in in_turn {
+        match owners.get(&pod.uid) {
+            Some(owner) => {
+                let why = format!("UID {} is already that of pod {owner}", pod.uid);
+                refused.insert(pod.name.clone(), Finding::new("metadata.uid", why));
+                left_over.extend(before.get(&pod.name).cloned());
+            }
+            None => {
+                owners.insert(pod.uid.clone(), pod.name.clone());
+                merged.insert(pod.name.clone(), pod);
+            }
+        }
+    }
+    left_over.retain(|last_good| !owners.contains_key(&last_good.uid));
+    merged.extend(left_over.into_iter().map(|pod| (pod.name.clone(), pod)));
+    (merged, refused)
+}
+
+/// What leads from one merged state to the next.
+fn diff_pods(old: &Pods, new: &Pods) -> Vec<PodUpdate> {
+    let removed =
+        old.keys().filter(|name| !new.contains_key(*name)).map(|name| PodUpdate::Remove(name.clone()));
+    let changed = new.iter().filter_map(|(name, pod)| match old.get(name) {
+        None => Some(PodUpdate::Add(pod.clone())),
+        Some(before) if !before.same_as(pod) || before.source != pod.source => {
+            Some(PodUpdate::Update(pod.clone()))
+        }
+        Some(_) => None,
+    });
+    removed.chain(changed).collect()
+}

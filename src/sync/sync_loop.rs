@@ -1,0 +1,329 @@
+//! The sync loop: one task, one inbox, no I/O.
+//!
+//! Owns the desired state and the table of workers. [`SyncLoop::handle`] turns one event into commands and
+//! never waits for a pod, so that a recorded sequence of events can be replayed in a test.
+
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::PodStatus;
+
+use super::message::{Event, PlegEvent, Report};
+use super::mux::{PodConfig, PodUpdate, Snapshot};
+use super::node_list::{Fingerprint, NodeList, Seen, diff_listed};
+use super::view::{PodView, RuntimeState, Verdict, View};
+use crate::plan::checkpoint::Remembered;
+use crate::plan::order::{self, Lack};
+use crate::plan::{Want, Wish};
+use crate::pod::priority::priority;
+use crate::pod::{ContainerId, Pod, PodName, Source};
+use crate::status::pod_status::is_ready;
+
+/// What the loop wants done.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Command {
+    /// Tell the pod's worker the whole wish; start the worker if there is none.
+    Tell(PodName, Wish),
+    /// The pod's worker may end.
+    Dismiss(PodName),
+}
+
+/// The state of the loop.
+#[derive(Debug)]
+pub(crate) struct SyncLoop {
+    config: PodConfig,
+    workers: BTreeMap<PodName, Worker>,
+    /// Those whose wish waits for other pods.
+    held: BTreeSet<PodName>,
+    listed: Option<NodeList>,
+    runtime: RuntimeState,
+    /// What became of every manifest, as of the last word of a source.
+    verdicts: Arc<[Verdict]>,
+    /// Those of them that the sources do not know of.
+    refusals: Vec<Verdict>,
+    /// Wishes so far.
+    wishes: u64,
+    /// What an earlier agent remembered of pods that no worker has looked at yet.
+    remembered: BTreeMap<PodName, Remembered>,
+    /// Pods that may look other than they were last shown.
+    changed: BTreeSet<PodName>,
+}
+
+/// What the loop knows of one worker.
+#[derive(Debug)]
+struct Worker {
+    wish: Wish,
+    /// The newest instance, for the view while it ends. Unknown for one that an earlier agent left.
+    pod: Option<Arc<Pod>>,
+    status: Option<Arc<PodStatus>>,
+    seen: Fingerprint,
+    running: bool,
+}
+
+impl Worker {
+    /// What is shown of its pod, if that is known.
+    fn shown(&self) -> Option<PodView> {
+        let pod = self.pod.clone()?;
+        let status = self.status.clone().unwrap_or_else(|| Arc::new(pending()));
+        Some(PodView { pod, status, running: self.running })
+    }
+}
+
+impl SyncLoop {
+    /// A loop for an agent with these sources.
+    pub(crate) fn new(sources: impl IntoIterator<Item = Source>) -> Self {
+        Self {
+            config: PodConfig::new(sources),
+            workers: BTreeMap::new(),
+            held: BTreeSet::new(),
+            listed: None,
+            runtime: RuntimeState::Unknown,
+            verdicts: Arc::default(),
+            refusals: Vec::new(),
+            wishes: 0,
+            remembered: BTreeMap::new(),
+            changed: BTreeSet::new(),
+        }
+    }
+
+    /// The same, with what an earlier agent remembered of the pods.
+    pub(crate) fn remembering(self, remembered: BTreeMap<PodName, Remembered>) -> Self {
+        Self { remembered, ..self }
+    }
+
+    /// Takes in one event and says what to do.
+    pub(crate) fn handle(&mut self, event: Event) -> Vec<Command> {
+        match event {
+            Event::Config(snapshot) => self.on_config(snapshot),
+            Event::Pleg(PlegEvent::Listed(list)) => self.on_listed(list),
+            Event::Pleg(PlegEvent::Exited(id)) => self.on_exited(&id),
+            Event::Pleg(PlegEvent::Down(reason)) => {
+                self.runtime = RuntimeState::Down(reason);
+                Vec::new()
+            }
+            Event::Probe(pod) => self.tell(&pod).into_iter().collect(),
+            Event::Worker(report) => self.on_report(report),
+            Event::Ping(reply) => {
+                // Whoever asked may have given up.
+                let _ = reply.try_send(());
+                Vec::new()
+            }
+        }
+    }
+
+    /// Brings a view up to date that was shown before, or an empty one: a node may hold many pods, and few of them change
+    /// at a time.
+    pub(crate) fn show(&mut self, view: &mut View) {
+        for name in std::mem::take(&mut self.changed) {
+            match self.workers.get(&name).and_then(Worker::shown) {
+                Some(pod) => drop(view.pods.insert(name, pod)),
+                None => drop(view.pods.remove(&name)),
+            }
+        }
+        view.verdicts = self.verdicts.clone();
+        view.runtime = self.runtime.clone();
+        view.settled = self.listed.is_some() && self.config.all_settled();
+    }
+
+    /// What became of every manifest.
+    pub(crate) fn verdicts(&self) -> &Arc<[Verdict]> {
+        &self.verdicts
+    }
+
+    fn on_config(&mut self, snapshot: Snapshot) -> Vec<Command> {
+        let mut told = BTreeSet::new();
+        for update in self.config.apply(snapshot) {
+            told.insert(match update {
+                PodUpdate::Add(pod) | PodUpdate::Update(pod) => self.wish(pod.name.clone(), Want::Run(pod)),
+                PodUpdate::Remove(name) => self.wish(name, Want::Stop),
+            });
+        }
+        self.verdicts = self.config.verdicts().into();
+        self.refusals = self.config.refusals();
+        // Only now is it known who is there to be waited for.
+        told.extend(self.review_held());
+        let mut commands: Vec<_> = told.iter().filter_map(|name| self.tell(name)).collect();
+        // Who is told first is likely to ask first; who has to wait for a sandbox waits by priority, too.
+        commands.sort_by_key(|command| Reverse(urgency(command)));
+        commands.extend(self.end_orphans());
+        commands
+    }
+
+    fn on_listed(&mut self, list: NodeList) -> Vec<Command> {
+        let back = !matches!(self.runtime, RuntimeState::Up);
+        self.runtime = RuntimeState::Up;
+        let differing = diff_listed(self.workers.iter().map(|(name, w)| (name, &w.seen)), &list);
+        let look = |name: &PodName| back || differing.contains(name);
+        let mut commands: Vec<_> = self
+            .workers
+            .iter()
+            .filter(|(name, _)| look(name))
+            .filter_map(|(name, _)| self.tell(name))
+            .collect();
+        commands.sort_by_key(|command| Reverse(urgency(command)));
+        self.listed = Some(list);
+        commands.extend(self.end_orphans());
+        commands
+    }
+
+    fn on_exited(&mut self, id: &ContainerId) -> Vec<Command> {
+        let owner = self.workers.iter().find(|(_, worker)| worker.seen.contains_key(id.as_str()));
+        owner.and_then(|(name, _)| self.tell(name)).into_iter().collect()
+    }
+
+    fn on_report(&mut self, report: Report) -> Vec<Command> {
+        match report {
+            Report::Created { pod, container } => {
+                if let Some(worker) = self.workers.get_mut(&pod) {
+                    worker.seen.insert(container.0, Seen::Alive);
+                }
+            }
+            Report::Synced { pod, status, seen, running } => {
+                if let Some(worker) = self.workers.get_mut(&pod) {
+                    worker.seen = seen;
+                    worker.running = running;
+                    self.changed.insert(pod);
+                    // A report on an earlier version says nothing about the one that is wanted now.
+                    if let Some((shown, status)) = status
+                        && worker.pod.as_ref().is_some_and(|pod| pod.same_as(&shown))
+                    {
+                        worker.status = Some(status);
+                        return self.review_held().iter().filter_map(|name| self.tell(name)).collect();
+                    }
+                }
+            }
+            Report::Gone { pod, number } => {
+                // A wish that crossed the report keeps the worker, whatever it is.
+                if self.workers.get(&pod).is_some_and(|worker| worker.wish.number == number) {
+                    self.workers.remove(&pod);
+                    self.changed.insert(pod.clone());
+                    self.held.remove(&pod);
+                    if let Some(list) = &mut self.listed {
+                        list.remove(&pod);
+                    }
+                    return vec![Command::Dismiss(pod)];
+                }
+            }
+        }
+        Vec::new()
+    }
+
+    /// Pods that run and are not wanted end, once their own source has said all that it holds. A pod that names
+    /// no source was not made by a kubelet from a source of ours: it is left alone.
+    fn end_orphans(&mut self) -> Vec<Command> {
+        let Some(list) = &self.listed else { return Vec::new() };
+        let is_over = |source| source != Source::Api && self.config.is_settled(source);
+        let held = list.iter().filter(|(_, listed)| listed.source.is_some_and(is_over));
+        // A record without an instance is worth nothing once the runtime holds nothing of the pod.
+        let forgotten = |past: &Remembered| {
+            let last = past.record.instance.as_ref();
+            last.is_none_or(|last| is_over(last.source))
+        };
+        let remembered =
+            self.remembered.iter().filter(|(name, past)| !list.contains_key(name) && forgotten(past));
+        let is_wanted = |name: &PodName| self.config.get(name).is_some() || self.config.refuses(name);
+        let orphans: Vec<_> = held
+            .map(|(name, _)| name)
+            .chain(remembered.map(|(name, _)| name))
+            .filter(|name| !self.workers.contains_key(name) && !is_wanted(name))
+            .cloned()
+            .collect();
+        let orphans: Vec<_> = orphans.into_iter().map(|name| self.wish(name, Want::Stop)).collect();
+        orphans.iter().filter_map(|name| self.tell(name)).collect()
+    }
+
+    /// Manifests that are refused for what others say: their own source has taken them.
+    pub(crate) fn refusals(&self) -> &[Verdict] {
+        &self.refusals
+    }
+
+    /// Pods of a source that this agent was not given: they run, and nobody looks after them.
+    pub(crate) fn left_alone(&self) -> Vec<&PodName> {
+        let listed = self.listed.iter().flatten();
+        listed
+            .filter(|(_, l)| l.source.is_some_and(|s| !self.config.expects(s)))
+            .map(|(name, _)| name)
+            .collect()
+    }
+
+    /// Looks anew at those who wait, and names those whose wait has changed. A wish that waits for nobody never waits
+    /// again: its pod may run by now.
+    fn review_held(&mut self) -> Vec<PodName> {
+        let mut changed = Vec::new();
+        for name in std::mem::take(&mut self.held) {
+            let Some(Worker { wish: Wish { want: Want::Run(pod), unmet, .. }, .. }) = self.workers.get(&name)
+            else {
+                continue;
+            };
+            let now = order::unmet(pod, |name| self.lack(name));
+            if !now.is_empty() {
+                self.held.insert(name.clone());
+            }
+            if now != *unmet
+                && let Some(worker) = self.workers.get_mut(&name)
+            {
+                worker.wish.unmet = now;
+                changed.push(name);
+            }
+        }
+        changed
+    }
+
+    /// What a pod lacks for others to start after it. One that has done its work lacks nothing.
+    fn lack(&self, name: &PodName) -> Option<Lack> {
+        if self.config.get(name).is_none() {
+            return Some(Lack::Absent);
+        }
+        let status = self.workers.get(name).and_then(|worker| worker.status.as_ref());
+        match status.and_then(|status| status.phase.as_deref()) {
+            Some("Succeeded") => None,
+            Some("Failed") => Some(Lack::Failed),
+            _ => (!status.is_some_and(|status| is_ready(status))).then_some(Lack::NotReady),
+        }
+    }
+
+    /// The newest wish for a pod, for its worker.
+    fn tell(&self, name: &PodName) -> Option<Command> {
+        self.workers.get(name).map(|worker| Command::Tell(name.clone(), worker.wish.clone()))
+    }
+
+    /// Notes a wish, which is still to be told.
+    fn wish(&mut self, name: PodName, want: Want) -> PodName {
+        self.wishes += 1;
+        self.changed.insert(name.clone());
+        let wish = Wish { number: self.wishes, want, unmet: Vec::new() };
+        let remembered = self.remembered.remove(&name);
+        let worker = self.workers.entry(name.clone()).or_insert_with(|| Worker {
+            wish: wish.clone(),
+            pod: None,
+            status: None,
+            seen: Fingerprint::new(),
+            running: false,
+        });
+        worker.wish = wish.clone();
+        if let Want::Run(pod) = &wish.want {
+            worker.pod = Some(pod.clone());
+            // Until its worker has looked, the last that was known of the instance stands.
+            worker.status = remembered.and_then(|past| past.status(pod));
+            self.held.insert(name.clone());
+        }
+        name
+    }
+}
+
+/// The priority of the pod that is to run; what ends makes room, and waits for nobody.
+fn urgency(command: &Command) -> i32 {
+    match command {
+        Command::Tell(_, Wish { want: Want::Run(pod), .. }) => priority(&pod.spec),
+        Command::Tell(_, Wish { want: Want::Stop, .. }) | Command::Dismiss(_) => i32::MAX,
+    }
+}
+
+/// The status of a pod that no worker has looked at yet.
+fn pending() -> PodStatus {
+    PodStatus { phase: Some("Pending".into()), ..PodStatus::default() }
+}

@@ -1,0 +1,65 @@
+//! The published, immutable snapshot of what the agent knows: the only thing that the server reads.
+
+mod verdict;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use k8s_openapi::api::core::v1::PodStatus;
+
+use crate::pod::{Pod, PodName};
+
+pub(crate) use verdict::{Outcome, Verdict, Winner, diff_verdicts, to_json};
+
+/// Everything that can be asked of the agent, at one moment.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct View {
+    /// Desired pods, and those still ending, with their live status.
+    pub pods: BTreeMap<PodName, PodView>,
+    /// What became of each document of each source.
+    pub verdicts: Arc<[Verdict]>,
+    /// Whether the container runtime answers.
+    pub runtime: RuntimeState,
+    /// Every source has said all that it holds, and the runtime too: what is neither wanted nor running is litter.
+    pub settled: bool,
+}
+
+/// One pod with its status.
+#[derive(Debug, Clone)]
+pub(crate) struct PodView {
+    /// The pod as wanted.
+    pub pod: Arc<Pod>,
+    /// Its status as last computed.
+    pub status: Arc<PodStatus>,
+    /// The sandbox is up.
+    pub running: bool,
+}
+
+/// Whether the container runtime answers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum RuntimeState {
+    /// Nothing heard yet.
+    #[default]
+    Unknown,
+    /// It answers.
+    Up,
+    /// It does not; with the reason.
+    Down(String),
+}
+
+/// Where the newest [`View`] is found.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Published(Arc<RwLock<Arc<View>>>);
+
+impl Published {
+    /// The newest view.
+    pub(crate) fn load(&self) -> Arc<View> {
+        // An agent that panics ends: a poisoned lock is never seen.
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes the view, for all who load it from now on. Copies it only if somebody still reads it.
+    pub(crate) fn update(&self, change: impl FnOnce(&mut View)) {
+        change(Arc::make_mut(&mut self.0.write().unwrap_or_else(PoisonError::into_inner)));
+    }
+}

@@ -1,0 +1,228 @@
+//! What became of each document of each source.
+//!
+//! The serialized form is what `/verdicts` serves and `rkubelet check -o json` prints; `docs/check.md` promises it.
+
+use std::collections::BTreeMap;
+
+use serde::{Serialize, Serializer};
+
+use crate::pod::{Finding, PodName, Refusal, Source};
+
+/// What became of one document.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Verdict {
+    /// The source that holds it.
+    #[serde(serialize_with = "as_text")]
+    pub source: Source,
+    /// The file's path, or the URL.
+    pub origin: String,
+    /// Which document of the origin it is, from 1; 0 is the origin as a whole.
+    pub document: usize,
+    /// Its place in the document's list, from 0, if it is in one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub item: Option<usize>,
+    /// The judgement.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+/// The judgement on one document.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(tag = "outcome", rename_all = "camelCase")]
+pub(crate) enum Outcome {
+    /// Taken, new or changed.
+    Accepted {
+        /// The pod that it describes.
+        #[serde(serialize_with = "as_text")]
+        pod: PodName,
+        /// Fields that are unknown or not honoured.
+        warnings: Vec<Finding>,
+    },
+    /// As good as it was when its source was last heard.
+    Unchanged {
+        /// The pod that it describes.
+        #[serde(serialize_with = "as_text")]
+        pod: PodName,
+        /// Fields that are unknown or not honoured.
+        warnings: Vec<Finding>,
+    },
+    /// Not taken; a last good version runs on.
+    Refused(Refusal),
+    /// Valid, but a source of higher precedence holds the same name.
+    Shadowed {
+        /// The pod's name.
+        #[serde(serialize_with = "as_text")]
+        pod: PodName,
+        /// What wins.
+        by: Winner,
+    },
+}
+
+/// What holds a name that others want too.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(crate) struct Winner {
+    /// Its source.
+    #[serde(serialize_with = "as_text")]
+    pub source: Source,
+    /// Its file or URL. Not known for a last good version whose file now says something else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
+}
+
+impl Outcome {
+    /// Every outcome's word.
+    pub(crate) const WORDS: [&str; 4] = ["accepted", "unchanged", "refused", "shadowed"];
+
+    /// The outcome in one word.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Outcome::Accepted { .. } => "accepted",
+            Outcome::Unchanged { .. } => "unchanged",
+            Outcome::Refused(_) => "refused",
+            Outcome::Shadowed { .. } => "shadowed",
+        }
+    }
+
+    /// The pod of a document that is taken as it is.
+    pub(crate) fn taken(&self) -> Option<&PodName> {
+        match self {
+            Outcome::Accepted { pod, .. } | Outcome::Unchanged { pod, .. } => Some(pod),
+            Outcome::Refused(_) | Outcome::Shadowed { .. } => None,
+        }
+    }
+
+    /// The same judgement, wherever the fields stand that it names.
+    pub(crate) fn without_places(&self) -> Self {
+        let mut outcome = self.clone();
+        let findings: Vec<&mut Finding> = match &mut outcome {
+            Outcome::Accepted { warnings, .. } | Outcome::Unchanged { warnings, .. } => {
+                warnings.iter_mut().collect()
+            }
+            Outcome::Refused(refusal) => refusal.findings_mut().collect(),
+            Outcome::Shadowed { .. } => Vec::new(),
+        };
+        findings.into_iter().for_each(|finding| finding.place = None);
+        outcome
+    }
+
+    /// What the document says in vain.
+    pub(crate) fn warnings(&self) -> &[Finding] {
+        match self {
+            Outcome::Accepted { warnings, .. } | Outcome::Unchanged { warnings, .. } => warnings,
+            Outcome::Refused(_) | Outcome::Shadowed { .. } => &[],
+        }
+    }
+}
+
+/// The verdicts that are new, or other than the one before on the same document, which stands beside them.
+pub(crate) fn diff_verdicts<'a>(
+    old: &'a [Verdict],
+    new: &'a [Verdict],
+) -> Vec<(Option<&'a Outcome>, &'a Verdict)> {
+    fn place(v: &Verdict) -> (Source, &str, usize, Option<usize>) {
+        (v.source, &v.origin, v.document, v.item)
+    }
+    let old: BTreeMap<_, _> = old.iter().map(|v| (place(v), &v.outcome)).collect();
+    let pairs = new.iter().map(|v| (old.get(&place(v)).copied(), v));
+    pairs.filter(|(before, now)| *before != Some(&now.outcome)).collect()
+}
+
+/// Verdicts as JSON, under a heading that says what they are.
+pub(crate) fn to_json(verdicts: &[Verdict]) -> Result<Vec<u8>, serde_json::Error> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct List<'a> {
+        kind: &'static str,
+        api_version: &'static str,
+        items: &'a [Verdict],
+    }
+    serde_json::to_vec(&List { kind: "VerdictList", api_version: "rkubelet.dev/v1", items: verdicts })
+}
+
+fn as_text<T: ToString, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&value.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::text::yaml::Place;
+
+    fn verdict(origin: &str, document: usize, outcome: Outcome) -> Verdict {
+        Verdict { source: Source::File, origin: origin.to_owned(), document, item: None, outcome }
+    }
+
+    fn accepted(warnings: Vec<Finding>) -> Outcome {
+        Outcome::Accepted { pod: PodName::new("default", "a"), warnings }
+    }
+
+    #[test]
+    fn the_json_is_as_documented() {
+        let place = Place { line: 3, column: 5 };
+        let mut verdicts = [
+            verdict("a.yaml", 1, accepted(vec![Finding::new("spec.x", "unknown field").at(place)])),
+            verdict("b.yaml", 1, Outcome::Refused(Finding::whole("not valid YAML").into())),
+            verdict(
+                "http://x/",
+                2,
+                Outcome::Shadowed {
+                    pod: PodName::new("default", "a"),
+                    by: Winner { source: Source::File, origin: Some("a.yaml".to_owned()) },
+                },
+            ),
+        ];
+        verdicts[2].item = Some(3);
+        let value: Value = serde_json::from_slice(&to_json(&verdicts).unwrap()).unwrap();
+        let want = json!({
+            "kind": "VerdictList",
+            "apiVersion": "rkubelet.dev/v1",
+            "items": [
+                {
+                    "source": "file", "origin": "a.yaml", "document": 1, "outcome": "accepted", "pod": "default/a",
+                    "warnings": [{"field": "spec.x", "reason": "unknown field", "line": 3, "column": 5}],
+                },
+                {
+                    "source": "file", "origin": "b.yaml", "document": 1, "outcome": "refused",
+                    "problems": [{"field": "", "reason": "not valid YAML"}],
+                },
+                {
+                    "source": "file", "origin": "http://x/", "document": 2, "item": 3, "outcome": "shadowed",
+                    "pod": "default/a", "by": {"source": "file", "origin": "a.yaml"},
+                },
+            ],
+        });
+        assert_eq!(value, want);
+    }
+
+    #[test]
+    fn words_are_those_of_the_json() {
+        let pod = PodName::new("default", "a");
+        let by = Winner { source: Source::File, origin: None };
+        let outcomes = [
+            accepted(vec![]),
+            Outcome::Unchanged { pod: pod.clone(), warnings: vec![] },
+            Outcome::Refused(Finding::whole("x").into()),
+            Outcome::Shadowed { pod, by },
+        ];
+        assert_eq!(outcomes.each_ref().map(Outcome::word), Outcome::WORDS);
+        for outcome in outcomes {
+            assert_eq!(serde_json::to_value(&outcome).unwrap()["outcome"], outcome.word());
+        }
+    }
+
+    #[test]
+    fn differences_are_per_document() {
+        let refused = |reason: &str| Outcome::Refused(Finding::whole(reason).into());
+        let old = [verdict("a", 1, refused("x")), verdict("b", 1, refused("x"))];
+        let new =
+            [verdict("a", 1, refused("x")), verdict("b", 1, refused("y")), verdict("b", 2, refused("x"))];
+        assert_eq!(diff_verdicts(&old, &new), [(Some(&old[1].outcome), &new[1]), (None, &new[2])]);
+        assert_eq!(diff_verdicts(&new, &new), []);
+        let items: Vec<_> = [(None, "x"), (Some(0), "y"), (Some(1), "z")]
+            .map(|(item, reason)| Verdict { item, ..verdict("c", 1, refused(reason)) })
+            .into();
+        assert_eq!(diff_verdicts(&items, &items), [], "each item is one of its own");
+    }
+}
