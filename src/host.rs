@@ -3,9 +3,11 @@
 //!
 //! Everything that touches the disk blocks: call it through `smol::unblock`.
 
+pub(crate) mod clock;
 pub(crate) mod dirs;
 pub(crate) mod files;
 pub(crate) mod node_ips;
+pub(crate) mod resource;
 pub(crate) mod state;
 pub(crate) mod termination_message;
 pub(crate) mod volume;

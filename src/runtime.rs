@@ -1,16 +1,16 @@
-//! Carries out plans on the container runtime: thin effects around the CRI client and the node's directories.
+//! The container runtime: the CRI client, what is observed through it, and how plans are carried out.
 //!
-//! Decides nothing: what to do comes from `plan`, how it is said to the runtime from `cri::convert`.
+//! Decides nothing: what to do comes from `plan`, how the runtime is told from [`cri::convert`]. Workers know it by
+//! [`PodRuntime`] alone.
 
 pub mod cri;
 pub(crate) mod gc;
-pub(crate) mod hooks;
-mod http_get;
+pub(crate) mod handlers;
 mod image;
 mod limiter;
 mod observe;
 pub(crate) mod pleg;
-pub(crate) mod probes;
+mod pod_runtime;
 mod start;
 mod stop;
 
@@ -19,58 +19,59 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_lite::future;
-use smol::lock::{RwLock, Semaphore};
-use smol::{Executor, Timer};
+use k8s_openapi::api::core::v1::Container as ContainerSpec;
+use smol::Timer;
+use smol::lock::RwLock;
 
+use crate::host::resource::{ResourceError, Resources};
 use crate::host::state::StateError;
-use crate::host::volume::VolumeError;
 use crate::host::{Dirs, FileError, NodeIps};
-use crate::http::Client;
-use crate::http::Reactor;
+use crate::plan::{PullPermit, RemoveContainer, Signalling, StartContainer};
 use crate::pod::dns::ClusterDns;
+use crate::pod::hook::Hook;
 use crate::pod::hostname::FqdnTooLong;
-use crate::status::events::Recorder;
-use crate::status::metrics::Metrics;
+use crate::pod::observed::{Observed, Sandbox};
+use crate::pod::{ContainerId, Pod, PodName, PodUid, SandboxId, priority::priority};
+use crate::probe::check::Check;
+use crate::probe::schedule::Ran;
+use crate::probe::target::Place;
 use cri::{CriClient, CriError};
+use handlers::HandlerRunner;
+use handlers::hooks::HookError;
+use limiter::{Permit, PriorityLimiter};
 
 pub(crate) use image::{Fallback, Image, ImageError, Images, PullSettings};
-pub(crate) use limiter::Turns;
 pub(crate) use observe::{Cache, Made};
+pub(crate) use pod_runtime::{Answer, PodRuntime, ProbeRunner, SandboxContext};
 pub(crate) use start::StartError;
 #[cfg(test)]
 pub(crate) use start::container_mounts;
 
+/// What pods are told of the node.
+#[derive(Debug, Clone)]
+pub(crate) struct NodeSettings {
+    /// Where things lie on disk.
+    pub(crate) dirs: Dirs,
+    /// The node's addresses.
+    pub(crate) node_ips: NodeIps,
+    /// The cluster's resolver.
+    pub(crate) cluster_dns: ClusterDns,
+    /// The node's resolver file; without one, pods with the node's policy get none.
+    pub(crate) resolv_conf: Option<PathBuf>,
+}
+
 /// The container runtime and the node around it.
 #[derive(Debug)]
 pub(crate) struct Runtime {
-    /// The client.
-    pub cri: CriClient,
-    /// What asks containers over HTTP.
-    pub http: Client,
-    /// Where gRPC's connections to containers live.
-    pub reactor: Reactor,
-    /// How many commands of probes run at the same time: [`crate::probe::EXEC_WIDTH`].
-    pub exec_probes: Semaphore,
-    /// Where is recorded what happens to pods.
-    pub events: Recorder,
-    /// Where things lie on disk.
-    pub dirs: Dirs,
-    /// The node's addresses.
-    pub node_ips: NodeIps,
-    /// The cluster's resolver.
-    pub cluster_dns: ClusterDns,
-    /// The node's resolver file; without one, pods with the node's policy get none.
-    pub resolv_conf: Option<PathBuf>,
-    /// What is counted.
-    pub metrics: Arc<Metrics>,
-    /// Runs what goes on side by side.
-    pub executor: Arc<Executor<'static>>,
-    /// What pulls of images work with.
-    pub images: Images,
+    cri: CriClient,
+    node: NodeSettings,
+    resources: Resources,
+    images: Images,
+    handlers: HandlerRunner,
     /// Sandboxes that are made at the same time: see [`sandbox_width`].
-    pub sandboxes: Turns,
+    sandbox_permits: PriorityLimiter,
     /// Held for reading while a container is being started: see [`Runtime::drain`].
-    pub starts: RwLock<()>,
+    starts: RwLock<()>,
 }
 
 /// Sandboxes to make at the same time. More of them start no sooner on a machine of this many cores, and keep
@@ -80,6 +81,20 @@ pub fn sandbox_width(cores: usize) -> usize {
 }
 
 impl Runtime {
+    /// A runtime of these parts.
+    pub(crate) fn new(cri: CriClient, node: NodeSettings, images: Images, handlers: HandlerRunner) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            resources: Resources::new(&node.dirs),
+            sandbox_permits: PriorityLimiter::new(sandbox_width(cores)),
+            starts: RwLock::new(()),
+            cri,
+            node,
+            images,
+            handlers,
+        }
+    }
+
     /// Lets the starts that are under way come to their end, and none begin any more: containerd kills a container
     /// whose caller goes away while it starts.
     pub(crate) async fn drain(&self, deadline: Duration) {
@@ -92,14 +107,145 @@ impl Runtime {
     }
 }
 
-/// Does work that has a place among few, and gives the place up after a while: what hangs keeps nobody else out.
-async fn with_place<T>(place: impl Sized, patience: Duration, work: impl Future<Output = T>) -> T {
-    let give_up = async {
-        Timer::after(patience).await;
-        drop(place);
-        future::pending().await
-    };
-    future::or(work, give_up).await
+impl PodRuntime for Runtime {
+    fn observe<'a>(
+        &'a self,
+        pod: &'a PodName,
+        cache: &'a mut Cache,
+    ) -> Answer<'a, Result<Observed, CriError>> {
+        Box::pin(self.observe_pod(pod, cache))
+    }
+
+    fn observe_made<'a>(
+        &'a self,
+        before: Observed,
+        made: &'a [Made],
+        cache: &'a mut Cache,
+    ) -> Answer<'a, Result<Observed, CriError>> {
+        Box::pin(self.observe_what_was_made(before, made, cache))
+    }
+
+    fn prepare_instance<'a>(&'a self, pod: &'a Arc<Pod>) -> Answer<'a, Result<(), StartError>> {
+        Box::pin(self.prepare_resources(pod))
+    }
+
+    fn sandbox_context<'a>(
+        &'a self,
+        pod: &'a Pod,
+        attempt: u32,
+    ) -> Answer<'a, Result<SandboxContext, StartError>> {
+        Box::pin(self.sandbox_config(pod, attempt))
+    }
+
+    fn sandbox_permit<'a>(&'a self, pod: &'a Pod) -> Answer<'a, Permit> {
+        Box::pin(self.sandbox_permits.acquire(priority(&pod.spec)))
+    }
+
+    fn create_sandbox<'a>(
+        &'a self,
+        pod: &'a Pod,
+        context: SandboxContext,
+        permit: Permit,
+    ) -> Answer<'a, Result<SandboxId, StartError>> {
+        Box::pin(self.run_sandbox(pod, context, permit))
+    }
+
+    fn look_for_image<'a>(
+        &'a self,
+        container: &'a ContainerSpec,
+        permit: PullPermit,
+    ) -> Answer<'a, Result<Image, ImageError>> {
+        Box::pin(self.images.look(container, permit))
+    }
+
+    fn pull_image<'a>(
+        &'a self,
+        pod: &'a Pod,
+        container: &'a ContainerSpec,
+        context: SandboxContext,
+    ) -> Answer<'a, Result<String, ImageError>> {
+        Box::pin(self.images.pull(pod, container, context))
+    }
+
+    fn create_container<'a>(
+        &'a self,
+        pod: &'a Pod,
+        start: &'a StartContainer,
+        sandbox: &'a Sandbox,
+        image: String,
+        context: SandboxContext,
+    ) -> Answer<'a, Result<ContainerId, StartError>> {
+        Box::pin(self.make_container(pod, start, sandbox, image, context))
+    }
+
+    fn start_container<'a>(
+        &'a self,
+        pod: &'a Pod,
+        start: &'a StartContainer,
+        id: &'a ContainerId,
+    ) -> Answer<'a, Result<(), StartError>> {
+        Box::pin(self.link_log_and_start(pod, start, id))
+    }
+
+    fn run_hook<'a>(
+        &'a self,
+        id: &'a ContainerId,
+        hook: &'a Hook,
+        pod_ip: Option<&'a str>,
+        limit: Duration,
+    ) -> Answer<'a, Result<(), HookError>> {
+        Box::pin(self.handlers.run_hook(id, hook, pod_ip, limit))
+    }
+
+    fn end_container<'a>(
+        &'a self,
+        id: &'a ContainerId,
+        grace: u64,
+        signal: Signalling,
+    ) -> Answer<'a, Result<(), StepError>> {
+        Box::pin(self.signal_and_await_end(id, grace, signal))
+    }
+
+    fn remove_container<'a>(
+        &'a self,
+        pod: &'a PodName,
+        container: &'a RemoveContainer,
+    ) -> Answer<'a, Result<(), StepError>> {
+        Box::pin(self.remove_container_and_log(pod, container))
+    }
+
+    fn stop_sandbox<'a>(&'a self, id: &'a SandboxId) -> Answer<'a, Result<(), StepError>> {
+        Box::pin(async move { Ok(self.cri.stop_pod_sandbox(id).await?) })
+    }
+
+    fn remove_sandbox<'a>(&'a self, id: &'a SandboxId) -> Answer<'a, Result<(), StepError>> {
+        Box::pin(async move { Ok(self.cri.remove_pod_sandbox(id).await?) })
+    }
+
+    fn release_instance<'a>(
+        &'a self,
+        pod: &'a PodName,
+        uid: &'a PodUid,
+    ) -> Answer<'a, Result<(), StepError>> {
+        let (resources, pod, uid) = (self.resources.clone(), pod.clone(), uid.clone());
+        Box::pin(async move { Ok(smol::unblock(move || resources.release(&pod, &uid)).await?) })
+    }
+
+    fn node_ips(&self) -> Vec<String> {
+        self.node.node_ips.get()
+    }
+}
+
+impl ProbeRunner for HandlerRunner {
+    fn run_probe<'a>(
+        &'a self,
+        id: &'a ContainerId,
+        check: &'a Check,
+        place: &'a Place,
+        timeout: Duration,
+    ) -> Answer<'a, Ran> {
+        Box::pin(self.run_check(id, check, place, timeout))
+    }
 }
 
 /// A step that failed.
@@ -111,9 +257,9 @@ pub(crate) enum StepError {
     /// A file or directory on the node.
     #[error(transparent)]
     File(#[from] FileError),
-    /// A volume of the pod.
+    /// Something that the pod needs on the node.
     #[error(transparent)]
-    Volume(#[from] VolumeError),
+    Resource(#[from] ResourceError),
     /// The pod's host name.
     #[error(transparent)]
     Hostname(#[from] FqdnTooLong),
@@ -123,25 +269,4 @@ pub(crate) enum StepError {
     /// The runtime says that it was done, and shows that it was not.
     #[error("the runtime did as it was told, without effect")]
     NoEffect,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_hangs_gives_up_its_place_and_goes_on() {
-        let places = Semaphore::new(1);
-        smol::block_on(async {
-            let (done, finished) = async_channel::bounded::<&str>(1);
-            let place = places.acquire().await;
-            let hung = with_place(place, Duration::from_millis(10), finished.recv());
-            let next = async {
-                let _mine = places.acquire().await;
-                done.send("after all").await
-            };
-            let (hung, _) = future::zip(hung, next).await;
-            assert_eq!(hung, Ok("after all"));
-        });
-    }
 }

@@ -3,3 +3,17 @@
 pub(crate) mod events;
 pub(crate) mod metrics;
 pub(crate) mod pod_status;
+
+use std::sync::Arc;
+
+use events::Recorder;
+use metrics::Metrics;
+
+/// Where is counted and recorded what happens. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Telemetry {
+    /// What is counted.
+    pub(crate) metrics: Arc<Metrics>,
+    /// What happened to pods.
+    pub(crate) events: Recorder,
+}

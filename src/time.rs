@@ -1,4 +1,5 @@
-//! Time: durations as Go writes them, and how long to wait after failures. Pure.
+//! Time: the clock as it is passed around, durations as Go writes them, and how long to wait after failures. Pure.
 
 pub(crate) mod backoff;
+pub(crate) mod clock;
 pub(crate) mod duration;

@@ -1,62 +1,65 @@
 //! One task per pod name: it alone touches that name's sandboxes and containers.
 //!
-//! The mailbox holds one message, the newest whole wish; any message makes the worker look. A pass observes,
+//! The mailbox holds one message, the newest whole desired state; any message makes the worker look. A pass observes,
 //! plans and executes; after a failed step it observes and plans anew. At rest it waits for a message, for
-//! the moment that the plan named, or for the end of an errand: hooks, ends of containers and pulls go on beside it, so
-//! that it hears a newer wish at once.
+//! the moment that the plan named, or for the end of a job: hooks, ends of containers and pulls run beside it, so
+//! that it reacts to a newer desired state at once.
 
-mod errands;
+pub(crate) mod checkpoints;
+mod instance;
+mod jobs;
 mod mailbox;
-mod news;
+mod observer;
+pub(crate) mod pool;
+mod probe_event;
 pub(crate) mod prober;
 mod probes;
 mod pulls;
-mod records;
 mod report;
 mod start;
 mod stop;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use async_channel::{Receiver, Sender};
+use async_channel::Receiver;
 use futures_lite::future;
-use jiff::Timestamp;
-use k8s_openapi::api::core::v1::PodStatus;
-use smol::Timer;
 use tracing::{debug, info, warn};
 
 use crate::plan::checkpoint::Record;
 use crate::plan::order::{self, Gate, Opened};
 use crate::plan::{Activity, Endings, History, Outlook, Situation, StartHook, Step, Want, Wish, plan_pod};
 use crate::pod::observed::Observed;
-use crate::pod::{ConfigHash, ContainerId, Pod, PodName, PodUid, annotations};
-use crate::runtime::{Cache, Made, Runtime, StepError};
+use crate::pod::{ContainerId, Pod, PodName, PodUid, annotations};
+use crate::runtime::{PodRuntime, SandboxContext, StepError};
+use crate::sync::handles::Handles;
 use crate::sync::message::{Event, Report};
 use crate::text::chain;
 use crate::time::backoff::Backoff;
-use errands::Errands;
+use checkpoints::Checkpoints;
+use instance::Instance;
+use jobs::Jobs;
 use mailbox::Mailbox;
+use observer::Observer;
 use prober::Prober;
-pub(crate) use records::Records;
 
 /// How long to wait for a runtime that is away, unless its return is told sooner.
 const AWAY: Duration = Duration::from_secs(5);
 
-/// What a worker works with.
+/// What workers work with. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Context {
+    /// Shared by all tasks.
+    pub(crate) handles: Handles,
     /// The runtime.
-    pub runtime: Arc<Runtime>,
-    /// Where reports go.
-    pub reports: Sender<Event>,
-    /// How crash loops wait.
-    pub crash_loop: Backoff,
+    pub(crate) runtime: Arc<dyn PodRuntime>,
     /// Where is kept what must outlive the agent.
-    pub records: Records,
+    pub(crate) checkpoints: Arc<dyn Checkpoints>,
     /// Who runs the probes.
-    pub prober: Prober,
+    pub(crate) prober: Prober,
+    /// How crash loops wait.
+    pub(crate) crash_loop: Backoff,
 }
 
 /// What follows a pass.
@@ -70,34 +73,23 @@ enum Next {
 /// Works for one pod name until the mailbox is closed; `record` is what an earlier agent left.
 pub(crate) async fn run_pod_worker(context: Context, name: PodName, inbox: Receiver<Wish>, record: Record) {
     let mut worker = Worker {
-        errands: Errands::new(context.runtime.executor.clone()),
-        endings: Endings::default(),
-        start_hooks: BTreeMap::new(),
-        pulled: BTreeMap::new(),
-        born: Instant::now(),
+        jobs: Jobs::new(context.handles.executor.clone()),
+        observer: Observer::new(context.runtime.clone()),
         context,
         name,
         mailbox: Mailbox::new(inbox),
-        cache: Cache::default(),
-        sequel: None,
-        just_made: Vec::new(),
         instance: None,
-        history: History::default(),
-        shown: None,
-        gate: None,
-        since: Instant::now(),
-        activity: None,
-        status: None,
-        made: record.instance.iter().map(|instance| instance.uid.clone()).collect(),
-        kept: record.clone(),
-        record,
-        unkept: String::new(),
-        setback: Setback::default(),
-        last: Vec::new(),
+        endings: Endings::default(),
+        start_hooks: BTreeMap::new(),
+        uids_on_disk: record.instance.iter().map(|instance| instance.uid.clone()).collect(),
+        checkpoint: Checkpoint { written: record.clone(), record, write_error: String::new() },
+        failures: StepFailures::default(),
+        last_steps: Vec::new(),
+        sandbox_context: None,
     };
     let Some(mut wish) = worker.mailbox.next().await else { return };
     loop {
-        // Apart, so that a worker at rest does not keep the room that its busiest moment takes.
+        // Boxed: an idle worker must not hold the large future.
         let wait = match Box::pin(worker.pass(&wish)).await {
             Next::Again => Some(Duration::ZERO),
             Next::Rest(wait) => wait,
@@ -105,18 +97,18 @@ pub(crate) async fn run_pod_worker(context: Context, name: PodName, inbox: Recei
         let told = match wait {
             Some(Duration::ZERO) => worker.mailbox.take(),
             wait => {
-                let Worker { mailbox, errands, .. } = &mut worker;
+                let Worker { mailbox, jobs, context, .. } = &mut worker;
                 let due = async {
                     match wait {
-                        Some(wait) => drop(Timer::after(wait).await),
+                        Some(wait) => context.handles.clock.sleep(wait).await,
                         None => future::pending().await,
                     }
                 };
-                let else_woken = async {
-                    future::or(due, errands.rings()).await;
+                let woken = async {
+                    future::or(due, jobs.wait()).await;
                     Ok(None)
                 };
-                match future::or(mailbox.receive(), else_woken).await {
+                match future::or(mailbox.receive(), woken).await {
                     Ok(told) => told,
                     Err(mailbox::Closed) => return,
                 }
@@ -124,7 +116,7 @@ pub(crate) async fn run_pod_worker(context: Context, name: PodName, inbox: Recei
         };
         if let Some(told) = told {
             wish = told;
-            worker.sequel = None;
+            worker.observer.discard_prediction();
         }
     }
 }
@@ -133,124 +125,117 @@ struct Worker {
     context: Context,
     name: PodName,
     mailbox: Mailbox,
-    cache: Cache,
-    /// What the next pass would see, if it is known.
-    sequel: Option<Observed>,
-    /// What the steps of this pass have made so far.
-    just_made: Vec<Made>,
-    /// The instance that history and gate belong to.
-    instance: Option<(PodUid, ConfigHash)>,
-    history: History,
-    /// Whether it may start, as last judged.
-    gate: Option<Gate>,
-    /// When it was first wished for, on a clock that nobody sets.
-    since: Instant,
-    /// Since when it is at work, if it is.
-    activity: Option<Activity>,
-    /// The last instance that was wanted, and its status: both are shown until nothing is left of it.
-    shown: Option<Arc<Pod>>,
-    status: Option<Arc<PodStatus>>,
-    record: Record,
-    /// The record as it is on disk.
-    kept: Record,
-    /// What was said about a record that cannot be written.
-    unkept: String,
-    /// Instances that may have something on disk though the runtime holds nothing of them.
-    made: BTreeSet<PodUid>,
-    setback: Setback,
-    /// The steps that were just carried out: to need them again at once is no progress.
-    last: Vec<Step>,
-    errands: Errands,
-    /// How far the ends of containers are.
+    observer: Observer,
+    jobs: Jobs,
+    /// The instance that is wanted, or was wanted last.
+    instance: Option<Instance>,
+    /// How far the ends of containers are, of every instance.
     endings: Endings,
     /// How far postStart hooks are.
     start_hooks: BTreeMap<ContainerId, StartHook>,
-    /// Images that were pulled for containers to be, by container name.
-    pulled: BTreeMap<String, String>,
-    /// Where its own clock begins.
-    born: Instant,
+    checkpoint: Checkpoint,
+    /// Instances that may have something on disk though the runtime holds nothing of them.
+    uids_on_disk: BTreeSet<PodUid>,
+    failures: StepFailures,
+    /// The steps that were just carried out: to need them again at once is no progress.
+    last_steps: Vec<Step>,
+    /// How the runtime is told of the sandbox of this attempt; for the length of a pass.
+    sandbox_context: Option<(u32, SandboxContext)>,
 }
 
-/// Failures in a row, other than those of starts.
+/// What must outlive the agent.
+#[derive(Debug)]
+struct Checkpoint {
+    record: Record,
+    /// The record as it is on disk.
+    written: Record,
+    /// The last error that was logged about writing it.
+    write_error: String,
+}
+
+/// Failed steps in a row, other than those of starts.
 #[derive(Debug, Default)]
-struct Setback {
+struct StepFailures {
     count: u32,
-    /// What was said about the last one.
-    said: String,
+    /// The last error that was logged.
+    logged: String,
 }
 
 impl Worker {
     async fn pass(&mut self, wish: &Wish) -> Next {
         let want = &wish.want;
-        self.turn_to(want).await;
-        let sequel = self.sequel.take();
-        let ended = match self.harvest().await {
+        self.sandbox_context = None;
+        self.follow(want).await;
+        let ended = match self.take_finished_jobs().await {
             Ok(ended) => ended,
             Err(next) => return next,
         };
-        // What was foreseen does not know of ends.
-        let observed = match sequel.filter(|_| ended.is_empty()) {
-            Some(observed) => observed,
-            None => match self.context.runtime.observe_pod(&self.name, &mut self.cache).await {
-                Ok(observed) => observed,
-                Err(error) => return self.set_back("observe", &error.into()),
-            },
+        if !ended.is_empty() {
+            // A prediction does not know of ends.
+            self.observer.discard_prediction();
+        }
+        let observed = match self.observer.observe(&self.name).await {
+            Ok(observed) => observed,
+            Err(error) => return self.retry_later("observe", &error.into()),
         };
         if self.mailbox.is_closed() {
             // Dismissed while it looked: what it sees may be the next worker's.
             return Next::Rest(None);
         }
-        self.record.forget_gone(&observed);
-        if let Err(next) = self.forget_the_dead(&observed, &ended) {
+        self.checkpoint.record.forget_gone(&observed);
+        if let Err(next) = self.forget_dead(&observed, &ended) {
             return next;
         }
-        let (now, uptime) = (Timestamp::now(), self.born.elapsed());
-        let gate = self.judge_gate(wish, &observed);
-        let grace = self.shown.as_ref().and_then(|pod| pod.spec.termination_grace_period_seconds);
+        let clock = self.context.handles.clock.clone();
+        let (now, uptime) = (clock.now(), clock.uptime());
+        let gate = self.judge_gate(wish, &observed, uptime);
+        let pod = self.instance.as_ref().map(|instance| instance.pod.clone());
+        let grace = pod.and_then(|pod| pod.spec.termination_grace_period_seconds);
         self.endings.heed(wish.number, grace, uptime);
-        self.note_activity(want, &observed, now, uptime);
+        let activity = self.note_activity(&observed);
         let probes = self.watch_probes(want, &observed);
+        let no_history = History::default();
         let plan = plan_pod(&Situation {
             want,
             observed: &observed,
-            history: &self.history,
+            history: self.instance.as_ref().map_or(&no_history, |instance| &instance.history),
             gate: &gate,
-            record: &self.record,
+            record: &self.checkpoint.record,
             start_hooks: &self.start_hooks,
             probes: &probes,
             endings: &self.endings,
-            activity: self.activity,
+            activity,
             crash_loop: self.context.crash_loop,
             now,
             uptime,
         });
         if plan.outlook == Outlook::Completed {
-            self.forget_pulls();
+            self.drop_pulls();
         }
-        self.record.ended.extend(plan.ends.iter().cloned());
-        self.record.lost.extend(plan.lost.iter().cloned());
+        self.checkpoint.record.ended.extend(plan.ends.iter().cloned());
+        self.checkpoint.record.lost.extend(plan.lost.iter().cloned());
         self.report(want, &observed, &plan, &probes, now).await;
-        if let Some(activity) = self.activity {
-            self.record.note_began(|remembered| activity.began(remembered, now, uptime));
+        if let Some(activity) = activity {
+            self.checkpoint.record.note_began(|remembered| activity.began(remembered, now, uptime));
         }
-        self.keep_record(&plan).await;
-        let stuck = !plan.steps.is_empty() && plan.steps == self.last;
-        self.last.clear();
+        self.write_checkpoint(&plan).await;
+        let stuck = !plan.steps.is_empty() && plan.steps == self.last_steps;
+        self.last_steps.clear();
         if stuck {
-            return self.set_back("make progress", &StepError::NoEffect);
+            return self.retry_later("make progress", &StepError::NoEffect);
         }
         if plan.steps.is_empty() {
             if self.endings.is_empty() {
-                self.setback = Setback::default();
+                self.failures = StepFailures::default();
             }
             if *want == Want::Stop && observed.is_empty() {
                 return self.finish(wish.number).await;
             }
             return Next::Rest(plan.wake_in);
         }
-        self.just_made.clear();
+        self.observer.begin_steps();
         for step in &plan.steps {
-            // A newer wish makes the rest of this plan stale.
+            // A newer desired state makes the rest of this plan stale.
             if self.mailbox.has_other_than(wish) {
                 return Next::Again;
             }
@@ -261,44 +246,49 @@ impl Worker {
         if let [Step::StopContainers(_)] = plan.steps.as_slice() {
             return Next::Rest(plan.wake_in);
         }
-        self.foresee(observed, &plan).await;
-        self.last = plan.steps;
+        self.observer.predict(observed, &plan).await;
+        self.last_steps = plan.steps;
         Next::Again
     }
 
     /// Notes since when the wanted instance is at work, once it is.
-    fn note_activity(&mut self, want: &Want, observed: &Observed, now: Timestamp, uptime: Duration) {
-        if let (Want::Run(pod), None) = (want, self.activity) {
-            let began = self.record.began(pod, observed);
-            self.activity = began.map(|began| Activity::new(began, now, uptime));
+    fn note_activity(&mut self, observed: &Observed) -> Option<Activity> {
+        let clock = &self.context.handles.clock;
+        let instance = self.instance.as_mut().filter(|instance| instance.wanted)?;
+        if instance.activity.is_none() {
+            let began = self.checkpoint.record.began(&instance.pod, observed);
+            instance.activity = began.map(|began| Activity::new(began, clock.now(), clock.uptime()));
         }
+        instance.activity
     }
 
-    /// A new instance starts with a clean slate: an edit, or a removal, resets every back-off.
-    async fn turn_to(&mut self, want: &Want) {
+    /// Follows what is wanted: another instance, or none, begins without the failures and back-offs of the last.
+    async fn follow(&mut self, want: &Want) {
         let pod = match want {
-            Want::Run(pod) => Some(&**pod),
+            Want::Run(pod) => Some(pod),
             Want::Stop => None,
         };
-        self.record.turn_to(pod);
-        let instance = pod.map(|pod| (pod.uid.clone(), pod.hash.clone()));
-        if self.instance != instance {
-            self.instance = instance;
-            self.history = History::default();
-            self.gate = None;
-            self.since = Instant::now();
-            self.activity = None;
-            self.forget_pulls();
-            if let Want::Run(pod) = want {
-                self.shown = Some(pod.clone());
-                self.status = self.record.of(pod).map(|last| last.status.clone());
+        self.checkpoint.record.turn_to(pod.map(|pod| &**pod));
+        match pod {
+            Some(_) if self.instance.as_ref().is_some_and(|instance| instance.is_wanted_by(want)) => {}
+            Some(pod) => {
+                self.drop_pulls();
                 self.check_annotations(pod);
-                self.history.pulls = self.recall_pulls(pod).await;
+                let status = self.checkpoint.record.of(pod).map(|last| last.status.clone());
+                let uptime = self.context.handles.clock.uptime();
+                let pulls = self.read_pulls(pod).await;
+                self.instance = Some(Instance::new(pod.clone(), status, uptime).with_pulls(pulls));
+            }
+            None => {
+                if self.instance.as_ref().is_some_and(|instance| instance.wanted) {
+                    self.drop_pulls();
+                    self.instance = self.instance.take().map(Instance::dismissed);
+                }
             }
         }
     }
 
-    /// Says what a pod asks for in vain.
+    /// Warns of what a pod asks for in vain.
     fn check_annotations(&self, pod: &Pod) {
         let key = annotations::MAX_RESTART_BACKOFF;
         let asked = annotations::duration(&pod.metadata, key).ok().flatten();
@@ -308,12 +298,15 @@ impl Worker {
         }
     }
 
-    /// Whether the wanted instance may start; a change of mind is said once.
-    fn judge_gate(&mut self, wish: &Wish, observed: &Observed) -> Gate {
-        let Want::Run(pod) = &wish.want else { return Gate::Open(Opened::InOrder) };
-        let gate = Gate::judge(self.gate.as_ref(), pod, observed, &wish.unmet, self.since.elapsed());
-        match (&self.gate, &gate) {
-            (Some(Gate::Shut { unmet: said, .. }), Gate::Shut { unmet, .. }) if said == unmet => {}
+    /// Whether the wanted instance may start; logs only on change.
+    fn judge_gate(&mut self, wish: &Wish, observed: &Observed, uptime: Duration) -> Gate {
+        let (Want::Run(pod), Some(instance)) = (&wish.want, &mut self.instance) else {
+            return Gate::Open(Opened::InOrder);
+        };
+        let waited = uptime.saturating_sub(instance.wanted_since);
+        let gate = Gate::judge(instance.gate.as_ref(), pod, observed, &wish.unmet, waited);
+        match (&instance.gate, &gate) {
+            (Some(Gate::Shut { unmet: logged, .. }), Gate::Shut { unmet, .. }) if logged == unmet => {}
             (_, Gate::Shut { unmet, .. }) => {
                 info!(pod = %self.name, after = order::in_words(unmet), "waiting for other pods");
             }
@@ -322,28 +315,22 @@ impl Worker {
                 warn!(pod = %self.name, after = order::in_words(unmet), "waited long enough for other pods; starting without them");
             }
         }
-        self.gate = Some(gate.clone());
+        instance.gate = Some(gate.clone());
         gate
     }
 
     async fn execute(&mut self, step: &Step, wish: &Wish, observed: &Observed) -> Result<(), Next> {
         let runtime = self.context.runtime.clone();
         debug!(pod = %self.name, ?step, "executing");
-        let outcome = match (step, &wish.want) {
+        let done = match (step, &wish.want) {
             (Step::StopContainers(stops), _) => {
                 self.stop_containers(stops, wish.number);
                 Ok(())
             }
-            (Step::StopSandbox(id), _) => runtime.cri.stop_pod_sandbox(id).await.map_err(StepError::from),
+            (Step::StopSandbox(id), _) => runtime.stop_sandbox(id).await,
             (Step::RemoveContainer(container), _) => runtime.remove_container(&self.name, container).await,
-            (Step::RemoveInstance(uid), _) => {
-                let removed = runtime.remove_instance(&self.name, uid).await;
-                if removed.is_ok() {
-                    self.made.remove(uid);
-                }
-                removed
-            }
-            (Step::RemoveSandbox(id), _) => runtime.cri.remove_pod_sandbox(id).await.map_err(StepError::from),
+            (Step::RemoveInstance(uid), _) => self.release_instance(uid).await,
+            (Step::RemoveSandbox(id), _) => runtime.remove_sandbox(id).await,
             (Step::CreateSandbox { attempt, images }, Want::Run(pod)) => {
                 return self.create_sandbox(pod, *attempt, images).await;
             }
@@ -353,50 +340,57 @@ impl Worker {
             // A plan to stop starts nothing.
             (Step::CreateSandbox { .. } | Step::StartContainer(_), Want::Stop) => Ok(()),
         };
-        outcome.map_err(|error| self.set_back("clean up", &error))
+        done.map_err(|error| self.retry_later("clean up", &error))
+    }
+
+    async fn release_instance(&mut self, uid: &PodUid) -> Result<(), StepError> {
+        self.context.runtime.release_instance(&self.name, uid).await?;
+        self.uids_on_disk.remove(uid);
+        if let Some(instance) = self.instance.as_mut().filter(|instance| instance.pod.uid == *uid) {
+            instance.prepared = false;
+        }
+        Ok(())
     }
 
     /// Nothing is left in the runtime; nothing shall be left on disk either.
     async fn finish(&mut self, number: u64) -> Next {
-        for uid in self.made.clone() {
-            if let Err(error) = self.context.runtime.remove_instance(&self.name, &uid).await {
-                return self.set_back("clean up", &error);
+        for uid in self.uids_on_disk.clone() {
+            if let Err(error) = self.release_instance(&uid).await {
+                return self.retry_later("clean up", &error);
             }
-            self.made.remove(&uid);
         }
         // The last thing to go: until then a new agent knows that the end has begun.
-        if let Err(error) = self.context.records.remove(&self.name).await {
-            return self.set_back("clean up", &error.into());
+        if let Err(error) = self.context.checkpoints.remove(&self.name).await {
+            return self.retry_later("clean up", &error.into());
         }
         self.context.prober.forget(&self.name);
-        self.kept = Record::default();
+        self.checkpoint.written = Record::default();
         info!(pod = %self.name, "pod is gone");
         self.send(Report::Gone { pod: self.name.clone(), number }).await;
         Next::Rest(None)
     }
 
     /// A step failed: look again after a while.
-    fn set_back(&mut self, what: &str, error: &StepError) -> Next {
+    fn retry_later(&mut self, what: &str, error: &StepError) -> Next {
         if let StepError::Cri(cause) = error
             && cause.is_away()
         {
-            // Said once for the whole node, by whoever watches the runtime.
+            // Logged once for the whole node, by the task that watches the runtime.
             debug!(pod = %self.name, %error, "runtime is away");
             return Next::Rest(Some(AWAY));
         }
-        let setback = &mut self.setback;
-        setback.count = setback.count.saturating_add(1);
-        let wait = Backoff::STEP.delay(setback.count);
+        let failures = &mut self.failures;
+        failures.count = failures.count.saturating_add(1);
+        let wait = Backoff::STEP.delay(failures.count);
         let error = chain(error);
-        if setback.said != error {
+        if failures.logged != error {
             warn!(pod = %self.name, error, "cannot {what}; trying again");
-            setback.said = error;
+            failures.logged = error;
         }
         Next::Rest(Some(wait))
     }
 
     async fn send(&self, report: Report) {
-        // The loop ends with the agent: then nobody is left to tell.
-        let _ = self.context.reports.send(Event::Worker(report)).await;
+        self.context.handles.send(Event::Worker(report)).await;
     }
 }

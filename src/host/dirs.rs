@@ -27,9 +27,14 @@ impl Dirs {
         self.pods().join(uid.as_str())
     }
 
+    /// The volumes of one instance.
+    pub(crate) fn volumes(&self, uid: &PodUid) -> PathBuf {
+        self.pod(uid).join("volumes")
+    }
+
     /// The directory of an emptyDir volume.
     pub(crate) fn empty_dir(&self, uid: &PodUid, volume: &str) -> PathBuf {
-        self.pod(uid).join("volumes/kubernetes.io~empty-dir").join(volume)
+        self.volumes(uid).join("kubernetes.io~empty-dir").join(volume)
     }
 
     /// The pod's /etc/hosts.

@@ -43,6 +43,12 @@ pub(crate) fn make_dir_exactly(path: &Path, mode: u32) -> Result<(), FileError> 
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(on("cannot set the mode of", path))
 }
 
+/// Reads a file of the system as text. What is not UTF-8 in it (a comment in Latin-1) is replaced, and refuses nothing.
+pub(crate) fn read_text(path: &Path) -> Result<String, FileError> {
+    let bytes = fs::read(path).map_err(on("cannot read", path))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
 /// Points a link at a container's log.
 pub(crate) fn link_log(link: &Path, log: &Path) -> Result<(), FileError> {
     if let Some(parent) = link.parent() {
@@ -86,7 +92,7 @@ pub(crate) fn remove_tree(dir: &Path) -> Result<(), FileError> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         real => real.map_err(on("cannot resolve", dir))?,
     };
-    let mounts = fs::read_to_string(MOUNTS).map_err(on("cannot read", Path::new(MOUNTS)))?;
+    let mounts = fs::read(MOUNTS).map_err(on("cannot read", Path::new(MOUNTS)))?;
     if let Some(mount) = mount_under(&mounts, &real) {
         return Err(FileError::Mounted { mount, dir: dir.to_owned() });
     }
@@ -97,15 +103,16 @@ pub(crate) fn remove_tree(dir: &Path) -> Result<(), FileError> {
 }
 
 /// The first mount point at or under a directory, which is given by its real path.
-fn mount_under(mountinfo: &str, dir: &Path) -> Option<PathBuf> {
-    let mounts = mountinfo.lines().filter_map(|line| line.split(' ').nth(4));
+fn mount_under(mountinfo: &[u8], dir: &Path) -> Option<PathBuf> {
+    let mounts =
+        mountinfo.split(|byte| *byte == b'\n').filter_map(|line| line.split(|byte| *byte == b' ').nth(4));
     mounts.map(unescape).find(|mount| mount.starts_with(dir))
 }
 
 /// mountinfo writes space, tab, newline and backslash as three octal digits.
-fn unescape(field: &str) -> PathBuf {
+fn unescape(field: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field.as_bytes();
+    let mut rest = field;
     while let Some((first, tail)) = rest.split_first() {
         let code = tail.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
         match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
@@ -134,15 +141,22 @@ mod tests {
 
     #[test]
     fn mounts_under_a_directory_are_found() {
-        let info = "25 1 8:1 / / rw - ext4 /dev/sda1 rw\n36 25 0:31 / /var/lib/kubelet/pods/a/volumes/x rw - tmpfs tmpfs rw\n";
+        let info = b"25 1 8:1 / / rw - ext4 /dev/sda1 rw\n36 25 0:31 / /var/lib/kubelet/pods/a/volumes/x rw - tmpfs tmpfs rw\n";
         assert_eq!(
             mount_under(info, Path::new("/var/lib/kubelet/pods/a")),
             Some("/var/lib/kubelet/pods/a/volumes/x".into())
         );
         assert_eq!(mount_under(info, Path::new("/var/lib/kubelet/pods/ab")), None);
         assert_eq!(mount_under(info, Path::new("/var/lib/kubelet/pods/a/volumes/xy")), None);
-        let spaced = r"36 25 0:31 / /my\040root/pods/a\134b/x rw - tmpfs tmpfs rw";
+        let spaced = br"36 25 0:31 / /my\040root/pods/a\134b/x rw - tmpfs tmpfs rw";
         assert_eq!(mount_under(spaced, Path::new("/my root/pods")), Some(r"/my root/pods/a\b/x".into()));
+        let latin =
+            b"30 25 0:31 / /media/caf\xe9 rw - tmpfs tmpfs rw\n36 25 0:31 / /pods/a/x rw - tmpfs tmpfs rw\n";
+        assert_eq!(
+            mount_under(latin, Path::new("/pods/a")),
+            Some("/pods/a/x".into()),
+            "not all names are UTF-8"
+        );
     }
 
     #[test]

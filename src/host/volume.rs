@@ -1,8 +1,9 @@
 //! Volumes: what a container's mounts come to on this node. hostPath and emptyDir so far.
 //!
-//! [`plan_volumes`] is pure; [`Prepared::apply`] is the effect, safe to repeat. Other kinds are refused when the
+//! [`plan_pod_volumes`] and [`plan_mounts`] are pure; [`PlannedVolume::apply`] is the effect, safe to repeat. Other kinds are refused when the
 //! manifest is read, so that no container ever runs without what it mounts.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -36,10 +37,16 @@ pub(crate) enum VolumeError {
     File(#[from] FileError),
 }
 
-/// A mount, and what must be there for it.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Prepared {
+/// A volume of a pod, and what must be there for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PlannedVolume {
     need: Need,
+    host_path: PathBuf,
+}
+
+/// A mount of a container, with its path on the node.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct PlannedMount {
     /// The path on the node.
     pub(crate) host_path: PathBuf,
     /// The mount as the manifest has it.
@@ -62,28 +69,42 @@ enum Need {
     BlockDevice,
 }
 
-/// What the mounts of a container need.
+/// The volumes that containers of a pod mount, each once.
 ///
 /// # Errors
 /// For a mount that cannot be served.
-pub(crate) fn plan_volumes(
+pub(crate) fn plan_pod_volumes(pod: &Pod, dirs: &Dirs) -> Result<Vec<PlannedVolume>, VolumeError> {
+    let mounts = pod.containers().flat_map(|(_, container)| container.volume_mounts.iter().flatten());
+    let names: BTreeSet<&str> = mounts.map(|mount| mount.name.as_str()).collect();
+    names.into_iter().map(|name| plan_volume(pod, name, dirs)).collect()
+}
+
+/// The mounts of a container.
+///
+/// # Errors
+/// For a mount that cannot be served.
+pub(crate) fn plan_mounts(
     pod: &Pod,
     container: &Container,
     dirs: &Dirs,
-) -> Result<Vec<Prepared>, VolumeError> {
+) -> Result<Vec<PlannedMount>, VolumeError> {
     let mounts = container.volume_mounts.iter().flatten();
     mounts
         .map(|mount| {
-            let volumes = pod.spec.volumes.iter().flatten();
-            let volume = volumes.into_iter().find(|v| v.name == mount.name);
-            let volume = volume.ok_or_else(|| VolumeError::Missing(mount.name.clone()))?;
-            let (need, host_path) = plan_volume(pod, volume, dirs)?;
-            Ok(Prepared { need, host_path, mount: mount.clone() })
+            let PlannedVolume { host_path, .. } = plan_volume(pod, &mount.name, dirs)?;
+            Ok(PlannedMount { host_path, mount: mount.clone() })
         })
         .collect()
 }
 
-fn plan_volume(pod: &Pod, volume: &Volume, dirs: &Dirs) -> Result<(Need, PathBuf), VolumeError> {
+fn plan_volume(pod: &Pod, name: &str, dirs: &Dirs) -> Result<PlannedVolume, VolumeError> {
+    let volume = pod.spec.volumes.iter().flatten().find(|volume| volume.name == name);
+    let volume = volume.ok_or_else(|| VolumeError::Missing(name.to_owned()))?;
+    let (need, host_path) = plan_source(pod, volume, dirs)?;
+    Ok(PlannedVolume { need, host_path })
+}
+
+fn plan_source(pod: &Pod, volume: &Volume, dirs: &Dirs) -> Result<(Need, PathBuf), VolumeError> {
     if volume.empty_dir.is_some() {
         return Ok((Need::EmptyDir, dirs.empty_dir(&pod.uid, &volume.name)));
     }
@@ -103,7 +124,7 @@ fn plan_volume(pod: &Pod, volume: &Volume, dirs: &Dirs) -> Result<(Need, PathBuf
     Ok((need, PathBuf::from(&host_path.path)))
 }
 
-impl Prepared {
+impl PlannedVolume {
     /// Makes or checks what must be there. Blocking.
     ///
     /// # Errors

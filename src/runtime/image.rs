@@ -16,16 +16,16 @@ use k8s_openapi::api::core::v1::Container;
 use tracing::{info, warn};
 
 use self::credentials::Credentials;
-use super::limiter::{Turns, TurnsByName};
-use super::{Runtime, StartError, with_place};
+use super::limiter::{PermitsByName, PriorityLimiter, hold_permit};
+use super::{SandboxContext, StartError};
 use crate::plan::{PullPermit, Waiting};
 use crate::pod::Pod;
 use crate::pod::image::keyring::Credential;
 use crate::pod::image::name::ImageName;
 use crate::pod::image::provider::Provider;
 use crate::pod::priority::priority;
-use crate::runtime::cri::CriError;
 use crate::runtime::cri::proto::{AuthConfig, PodSandboxConfig};
+use crate::runtime::cri::{CriClient, CriError};
 use crate::time::backoff::Backoff;
 
 /// How often to look for an image that may not be pulled: somebody is likely to bring it.
@@ -33,16 +33,17 @@ const ABSENT: Backoff = Backoff { base: Duration::from_secs(5), cap: Duration::f
 /// A name does not become better by waiting; only an edit helps.
 const HOPELESS: Backoff = Backoff { base: Duration::from_secs(300), cap: Duration::from_secs(300) };
 
-/// How long a pull may keep its turn: a registry that hangs must not hold up all the others.
-const PULL_PATIENCE: Duration = Duration::from_secs(5 * 60);
+/// How long a pull may hold its permit: a registry that hangs must not hold up all the others.
+const MAX_PERMIT: Duration = Duration::from_secs(5 * 60);
 
 /// What pulls work with.
 #[derive(Debug)]
 pub(crate) struct Images {
-    /// One turn per image.
-    same: TurnsByName,
-    /// Turns of all images; none for no limit.
-    turns: Option<Turns>,
+    cri: CriClient,
+    /// One pull at a time of each image.
+    per_image: PermitsByName,
+    /// Pulls of all images; none for no limit.
+    all_pulls: Option<PriorityLimiter>,
     fallback: Fallback,
     credentials: Credentials,
 }
@@ -73,10 +74,11 @@ pub(crate) struct PullSettings {
 
 impl Images {
     /// From the configuration.
-    pub(crate) fn new(settings: PullSettings) -> Self {
+    pub(crate) fn new(cri: CriClient, settings: PullSettings) -> Self {
         Self {
-            same: TurnsByName::default(),
-            turns: settings.width.map(Turns::new),
+            cri,
+            per_image: PermitsByName::default(),
+            all_pulls: settings.width.map(PriorityLimiter::new),
             fallback: settings.fallback,
             credentials: Credentials::new(
                 credentials::search_paths(settings.root_dir, std::env::var_os("HOME")),
@@ -159,16 +161,12 @@ fn choose(policy: Option<&str>, permit: PullPermit, present: bool) -> Choice {
     }
 }
 
-impl Runtime {
+impl Images {
     /// Looks whether a container's image is there, or may be pulled. Pulls nothing.
     ///
     /// # Errors
     /// When it is not there, and shall not be pulled.
-    pub(crate) async fn look_for_image(
-        &self,
-        container: &Container,
-        permit: PullPermit,
-    ) -> Result<Image, ImageError> {
+    pub(crate) async fn look(&self, container: &Container, permit: PullPermit) -> Result<Image, ImageError> {
         let wanted = Wanted::of(container)?;
         let found = self.find_image(wanted.policy, &wanted.reference).await?;
         match (choose(wanted.policy, permit, found.is_some()), found) {
@@ -182,48 +180,44 @@ impl Runtime {
         }
     }
 
-    /// Waits for a turn and pulls a container's image, unless it comes meanwhile, for the pod's sandbox of this attempt.
+    /// Waits for a permit and pulls a container's image, unless it comes meanwhile, for a sandbox of the pod.
     /// Returns the runtime's reference.
     ///
     /// # Errors
     /// When there is none.
-    pub(crate) async fn pull_image(
+    pub(crate) async fn pull(
         &self,
         pod: &Pod,
         container: &Container,
-        attempt: u32,
+        context: SandboxContext,
     ) -> Result<String, ImageError> {
         let wanted = Wanted::of(container)?;
         let Wanted { written, reference, repository, policy } = &wanted;
-        let own = self.images.same.take(reference).await;
+        let own = self.per_image.acquire(reference).await;
         if own.waited
             && let Some(found) = self.find_image(*policy, reference).await?
         {
             return Ok(found);
         }
-        // Asked for before the turn: a plugin that hangs keeps no other pull waiting.
-        let known = self.images.credentials.find(repository).await;
-        let turn = match &self.images.turns {
-            Some(turns) => Some(turns.take(priority(&pod.spec)).await),
+        // Asked for before the permit: a plugin that hangs keeps no other pull waiting.
+        let known = self.credentials.find(repository).await;
+        let permit = match &self.all_pulls {
+            Some(limiter) => Some(limiter.acquire(priority(&pod.spec)).await),
             None => None,
         };
-        if turn.as_ref().is_some_and(|turn| turn.waited)
+        if permit.as_ref().is_some_and(|permit| permit.waited)
             && let Some(found) = self.find_image(*policy, reference).await?
         {
             return Ok(found);
         }
-        let config = self
-            .sandbox_config(pod, attempt)
-            .await
-            .map_err(|error| StartError::step("CreateContainerConfigError", &error))?;
         info!(pod = %pod.name, image = written, "pulling image");
-        let pull = self.pull(reference, known.credentials, config);
-        let errors = match with_place(turn, PULL_PATIENCE, pull).await? {
+        let pull = self.pull_with(reference, known.credentials, &context.0);
+        let errors = match hold_permit(permit, MAX_PERMIT, pull).await? {
             Ok(image) => return Ok(image),
             Err(errors) => errors,
         };
         let waiting = reason::failed_pull(written, &errors, &known.complaints);
-        if self.images.fallback == Fallback::Present
+        if self.fallback == Fallback::Present
             && reason::is_unreachable(&errors)
             && let Some(found) = self.find_image(None, reference).await?
         {
@@ -250,11 +244,11 @@ impl Runtime {
     }
 
     /// Tries one credential after the other; without any, none. Returns why each of them failed.
-    async fn pull(
+    async fn pull_with(
         &self,
         reference: &str,
         credentials: Vec<Credential>,
-        config: PodSandboxConfig,
+        config: &PodSandboxConfig,
     ) -> Result<Result<String, Vec<CriError>>, StartError> {
         let mut tries: Vec<_> = credentials.into_iter().map(|found| Some(auth_config(found))).collect();
         if tries.is_empty() {

@@ -30,7 +30,7 @@ impl Runtime {
     ///
     /// # Errors
     /// When a call fails; what vanished between two calls is no error.
-    pub(crate) async fn observe_pod(&self, name: &PodName, cache: &mut Cache) -> Result<Observed, CriError> {
+    pub(super) async fn observe_pod(&self, name: &PodName, cache: &mut Cache) -> Result<Observed, CriError> {
         let labels = BTreeMap::from([
             (keys::POD_NAME.to_owned(), name.name.clone()),
             (keys::POD_NAMESPACE.to_owned(), name.namespace.clone()),
@@ -76,7 +76,7 @@ impl Runtime {
     ///
     /// # Errors
     /// When a call fails, as it does for what is gone again.
-    pub(crate) async fn observe_made(
+    pub(super) async fn observe_what_was_made(
         &self,
         mut observed: Observed,
         made: &[Made],

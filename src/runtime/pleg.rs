@@ -4,17 +4,16 @@
 //! under it, and a fast one takes over where there is no stream. Decides nothing about pods.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use async_channel::Sender;
 use futures_lite::future;
-use smol::{Executor, Timer};
+use smol::Timer;
 use tracing::{debug, info, warn};
 
 use crate::pod::{ContainerId, SandboxId, Source, keys};
 use crate::runtime::cri::proto::{ContainerState, PodSandboxState};
 use crate::runtime::cri::{CriClient, CriError, ErrorClass, TaskExits};
+use crate::sync::handles::Handles;
 use crate::sync::message::{Event, PlegEvent};
 use crate::sync::node_list::{Listed, NodeList, Seen};
 
@@ -38,15 +37,9 @@ const LAG: [Duration; 11] = [
 const RETRY: Duration = Duration::from_millis(500);
 
 /// Watches the runtime until the inbox is closed. `relist` is the period of the slow relist.
-pub(crate) async fn run_pleg(
-    cri: CriClient,
-    endpoint: String,
-    executor: Arc<Executor<'static>>,
-    inbox: Sender<Event>,
-    relist: Duration,
-) {
-    let mut watch = Watch { cri, endpoint, inbox, executor, period: relist, has_events: true, was_up: None };
-    while !watch.inbox.is_closed() {
+pub(crate) async fn run_pleg(cri: CriClient, endpoint: String, handles: Handles, relist: Duration) {
+    let mut watch = Watch { cri, endpoint, handles, period: relist, has_events: true, was_up: None };
+    while !watch.handles.inbox.is_closed() {
         let error = watch.follow().await;
         let away = matches!(error.class, ErrorClass::Unavailable | ErrorClass::Timeout);
         if error.op == TaskExits::OP && !away {
@@ -64,8 +57,7 @@ pub(crate) async fn run_pleg(
 struct Watch {
     cri: CriClient,
     endpoint: String,
-    inbox: Sender<Event>,
-    executor: Arc<Executor<'static>>,
+    handles: Handles,
     period: Duration,
     has_events: bool,
     was_up: Option<bool>,
@@ -74,8 +66,7 @@ struct Watch {
 impl Watch {
     /// Passes on exits and lists until one of them fails.
     async fn follow(&mut self) -> CriError {
-        let (cri, inbox, has_events) = (self.cri.clone(), self.inbox.clone(), self.has_events);
-        let executor = self.executor.clone();
+        let (cri, handles, has_events) = (self.cri.clone(), self.handles.clone(), self.has_events);
         let exits = async {
             if !has_events {
                 return future::pending().await;
@@ -83,7 +74,7 @@ impl Watch {
             let mut stream = cri.subscribe_task_exits();
             loop {
                 match stream.next().await {
-                    Ok(id) => executor.spawn(pass_on(cri.clone(), inbox.clone(), id)).detach(),
+                    Ok(id) => handles.spawn(pass_on(cri.clone(), handles.clone(), id)),
                     Err(error) => return error,
                 }
             }
@@ -103,7 +94,7 @@ impl Watch {
                         info!(pods = list.len(), "container runtime answers");
                         self.was_up = Some(true);
                     }
-                    send(&self.inbox, PlegEvent::Listed(list)).await;
+                    self.handles.send(Event::Pleg(PlegEvent::Listed(list))).await;
                 }
                 Err(error) => return error,
             }
@@ -117,14 +108,14 @@ impl Watch {
         if self.was_up != Some(false) {
             self.was_up = Some(false);
             warn!(endpoint = self.endpoint, %error, "container runtime is not available; waiting for it");
-            send(&self.inbox, PlegEvent::Down(error.to_string())).await;
+            self.handles.send(Event::Pleg(PlegEvent::Down(error.to_string()))).await;
         }
     }
 }
 
 /// Passes an exit on, once the runtime's own answers show it: containerd tells its CRI service and us at the same
 /// moment, and we may be faster.
-async fn pass_on(cri: CriClient, inbox: Sender<Event>, id: ContainerId) {
+async fn pass_on(cri: CriClient, handles: Handles, id: ContainerId) {
     debug!(%id, "the runtime told of an exit");
     for wait in LAG {
         if !runs(&cri, &id).await {
@@ -132,7 +123,7 @@ async fn pass_on(cri: CriClient, inbox: Sender<Event>, id: ContainerId) {
         }
         Timer::after(wait).await;
     }
-    send(&inbox, PlegEvent::Exited(id)).await;
+    handles.send(Event::Pleg(PlegEvent::Exited(id))).await;
 }
 
 /// The runtime still says that this container, or sandbox, runs.
@@ -146,11 +137,6 @@ async fn runs(cri: &CriClient, id: &ContainerId) -> bool {
         }
         Err(_) => false,
     }
-}
-
-/// The loop that we report to ends with the agent: then nobody is left to tell.
-async fn send(inbox: &Sender<Event>, event: PlegEvent) {
-    let _ = inbox.send(Event::Pleg(event)).await;
 }
 
 /// Two List calls for the whole node.

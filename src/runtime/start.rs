@@ -5,12 +5,14 @@ mod tests;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Container;
 
-use super::limiter::Turn;
-use super::{Runtime, StepError, with_place};
+use super::limiter::{Permit, hold_permit};
+use super::{Runtime, SandboxContext, StepError};
+use crate::host::resource::ResourceError;
 use crate::host::volume;
 use crate::host::{files, termination_message};
 use crate::plan::{StartContainer, Waiting};
@@ -20,14 +22,16 @@ use crate::pod::{
     hosts::hosts_file, is_sidecar,
 };
 use crate::runtime::cri::convert::{self, Prepared};
-use crate::runtime::cri::proto::{Mount, PodSandboxConfig};
+use crate::runtime::cri::proto::Mount;
 use crate::runtime::cri::{CriError, ErrorClass};
 use crate::text::chain;
 use crate::time::backoff::Backoff;
 
-/// How long a sandbox in the making may keep its place among those that are made at the same time.
-const SANDBOX_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a sandbox in the making may hold its permit.
+const MAX_PERMIT: Duration = Duration::from_secs(5);
 const ETC_HOSTS: &str = "/etc/hosts";
+/// kubelet's reason for a sandbox that could not be made.
+const SANDBOX_ERROR: &str = "CreatePodSandboxError";
 
 /// Why a sandbox or a container did not start.
 #[derive(Debug, thiserror::Error)]
@@ -64,12 +68,12 @@ impl StartError {
 }
 
 /// The mounts of a container: its volumes, then the pod's /etc/hosts at `hosts`, which is given back if it is to
-/// be written, then the file for its last words at `words`. A container that brings its own hosts keeps them.
+/// be written, then the file for its termination message at `message`. A container that mounts its own hosts keeps them.
 pub(crate) fn container_mounts(
     container: &Container,
-    volumes: &[volume::Prepared],
+    volumes: &[volume::PlannedMount],
     hosts: PathBuf,
-    words: &Path,
+    message: &Path,
 ) -> (Vec<Mount>, Option<PathBuf>) {
     let mut mounts: Vec<_> =
         volumes.iter().map(|volume| convert::volume_mount(&volume.host_path, &volume.mount)).collect();
@@ -82,40 +86,39 @@ pub(crate) fn container_mounts(
         mounts.push(file(ETC_HOSTS.into(), &hosts));
     }
     if let Some(path) = container.termination_message_path.as_deref().filter(|path| !path.is_empty()) {
-        mounts.push(file(volume::absolute(path), words));
+        mounts.push(file(volume::absolute(path), message));
     }
     (mounts, (!brings_hosts).then_some(hosts))
 }
 
 impl Runtime {
-    /// Makes the pod's directories and its sandbox, when it is its turn.
+    /// Prepares what an instance needs on the node.
     ///
     /// # Errors
-    /// When either is refused.
-    pub(crate) async fn create_sandbox(
+    /// When something cannot be made, or is not what the manifest says.
+    pub(super) async fn prepare_resources(&self, pod: &Arc<Pod>) -> Result<(), StartError> {
+        let (resources, pod) = (self.resources.clone(), pod.clone());
+        let prepared = smol::unblock(move || resources.prepare(&pod)).await;
+        prepared.map_err(|error| StartError::refused(error.reason, chain(&error.source)))
+    }
+
+    /// Makes a sandbox.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub(super) async fn run_sandbox(
         &self,
         pod: &Pod,
-        attempt: u32,
-        turn: Turn,
+        context: SandboxContext,
+        permit: Permit,
     ) -> Result<SandboxId, StartError> {
-        const REASON: &str = "CreatePodSandboxError";
-        let (dir, log_dir) = (self.dirs.pod(&pod.uid), self.dirs.logs(&pod.name, &pod.uid));
-        let made = smol::unblock(move || {
-            for name in ["volumes", "plugins", "containers"] {
-                files::make_dir(&dir.join(name), 0o750)?;
-            }
-            files::make_dir(&log_dir, 0o755)
-        });
-        made.await.map_err(|error| StartError::step(REASON, &error.into()))?;
-        let config =
-            self.sandbox_config(pod, attempt).await.map_err(|error| StartError::step(REASON, &error))?;
         let handler = pod.spec.runtime_class_name.as_deref().unwrap_or_default();
-        let run = self.cri.run_pod_sandbox(config, handler);
-        match with_place(turn, SANDBOX_PATIENCE, run).await {
+        let run = self.cri.run_pod_sandbox((*context.0).clone(), handler);
+        match hold_permit(permit, MAX_PERMIT, run).await {
             Ok(id) => Ok(id),
             Err(error) => match self.missing_handler(handler, &error).await {
-                Some(message) => Err(StartError::refused(REASON, message)),
-                None => Err(StartError::cri(REASON, error)),
+                Some(message) => Err(StartError::refused(SANDBOX_ERROR, message)),
+                None => Err(StartError::cri(SANDBOX_ERROR, error)),
             },
         }
     }
@@ -133,28 +136,25 @@ impl Runtime {
         })
     }
 
-    /// Prepares volumes and files, and creates a container of an image that is there.
+    /// Prepares a container's files, and creates it of an image that is there.
     ///
     /// # Errors
     /// When any of that is refused.
-    pub(crate) async fn create_container(
+    pub(super) async fn make_container(
         &self,
         pod: &Pod,
-        container: &Container,
         start: &StartContainer,
         sandbox: &Sandbox,
         image_ref: String,
+        context: SandboxContext,
     ) -> Result<ContainerId, StartError> {
         const REASON: &str = "CreateContainerConfigError";
-        let sandbox_config = self
-            .sandbox_config(pod, sandbox.attempt)
-            .await
-            .map_err(|error| StartError::step(REASON, &error))?;
+        let container = specified(pod, start)?;
         let mounts = self
             .prepare_mounts(pod, container, start.attempt, sandbox)
             .await
             .map_err(|error| StartError::step(REASON, &error))?;
-        let node_ips = self.node_ips.get();
+        let node_ips = self.node.node_ips.get();
         let pod_ips = if pod.spec.host_network == Some(true) { &node_ips } else { &sandbox.ips };
         let env = env::container_env(container, |path| resolve_field(pod, path, &node_ips, pod_ips))
             .map_err(|finding| StartError::refused(REASON, finding.to_string()))?;
@@ -177,7 +177,7 @@ impl Runtime {
         };
         let config = convert::container_config(pod, container, prepared);
         self.cri
-            .create_container(&start.sandbox, config, sandbox_config)
+            .create_container(&start.sandbox, config, (*context.0).clone())
             .await
             .map_err(|error| StartError::cri("CreateContainerError", error))
     }
@@ -186,15 +186,15 @@ impl Runtime {
     ///
     /// # Errors
     /// When the runtime refuses.
-    pub(crate) async fn start_container(
+    pub(super) async fn link_log_and_start(
         &self,
         pod: &Pod,
-        container: &str,
         start: &StartContainer,
         id: &ContainerId,
     ) -> Result<(), StartError> {
-        let log = self.dirs.log(&pod.name, &pod.uid, container, start.attempt);
-        let link = self.dirs.log_link(&pod.name, container, id);
+        let container = specified(pod, start)?.name.as_str();
+        let log = self.node.dirs.log(&pod.name, &pod.uid, container, start.attempt);
+        let link = self.node.dirs.log_link(&pod.name, container, id);
         // Before it starts, so that none goes without. Collectors lose a log without its link; the container is
         // none the worse.
         if let Err(error) = smol::unblock(move || files::link_log(&link, &log)).await {
@@ -204,27 +204,32 @@ impl Runtime {
         self.cri.start_container(id).await.map_err(|error| StartError::cri("RunContainerError", error))
     }
 
-    pub(super) async fn sandbox_config(
-        &self,
-        pod: &Pod,
-        attempt: u32,
-    ) -> Result<PodSandboxConfig, StepError> {
-        let node = match self.resolv_conf.clone() {
+    /// How the runtime is told of a sandbox.
+    ///
+    /// # Errors
+    /// When the node's resolver file cannot be read, or the pod's host name is too long.
+    pub(super) async fn sandbox_config(&self, pod: &Pod, attempt: u32) -> Result<SandboxContext, StartError> {
+        let error = |error: StepError| StartError::step(SANDBOX_ERROR, &error);
+        let node = match self.node.resolv_conf.clone() {
             Some(path) => {
-                smol::unblock(move || fs::read_to_string(&path).map_err(files::on("cannot read", &path)))
-                    .await?
+                smol::unblock(move || files::read_text(&path)).await.map_err(|e| error(e.into()))?
             }
             None => String::new(),
         };
-        let dns =
-            dns::pod_dns(&pod.spec, &pod.name.namespace, &self.cluster_dns, dns::parse_resolv_conf(&node));
-        let names = host_names(pod, &self.cluster_dns.domain);
-        let hostname = names.kernel_name(pod.spec.set_hostname_as_fqdn)?;
-        let log_dir = self.dirs.logs(&pod.name, &pod.uid);
-        Ok(convert::sandbox_config(pod, attempt, &log_dir.to_string_lossy(), dns, hostname))
+        let dns = dns::pod_dns(
+            &pod.spec,
+            &pod.name.namespace,
+            &self.node.cluster_dns,
+            dns::parse_resolv_conf(&node),
+        );
+        let names = host_names(pod, &self.node.cluster_dns.domain);
+        let hostname = names.kernel_name(pod.spec.set_hostname_as_fqdn).map_err(|e| error(e.into()))?;
+        let log_dir = self.node.dirs.logs(&pod.name, &pod.uid);
+        let config = convert::sandbox_config(pod, attempt, &log_dir.to_string_lossy(), dns, hostname);
+        Ok(SandboxContext(Arc::new(config)))
     }
 
-    /// Volumes, /etc/hosts, the log directory and the file for the last words of a container; its mounts.
+    /// Prepares /etc/hosts, the log directory and the file for the termination message of a container; its mounts.
     async fn prepare_mounts(
         &self,
         pod: &Pod,
@@ -232,33 +237,35 @@ impl Runtime {
         attempt: u32,
         sandbox: &Sandbox,
     ) -> Result<Vec<Mount>, StepError> {
-        let volumes = volume::plan_volumes(pod, container, &self.dirs)?;
-        let words = self.dirs.termination_message(&pod.uid, &container.name, attempt);
-        let (mounts, hosts) = container_mounts(container, &volumes, self.dirs.etc_hosts(&pod.uid), &words);
-        let log_dir = self.dirs.logs(&pod.name, &pod.uid).join(&container.name);
-        let (pod_ips, with_host) = (sandbox.ips.clone(), pod.spec.host_network == Some(true));
+        let dirs = &self.node.dirs;
+        let volumes = volume::plan_mounts(pod, container, dirs).map_err(ResourceError::from)?;
+        let message = dirs.termination_message(&pod.uid, &container.name, attempt);
+        let (mounts, hosts) = container_mounts(container, &volumes, dirs.etc_hosts(&pod.uid), &message);
+        let log_dir = dirs.logs(&pod.name, &pod.uid).join(&container.name);
+        let with_host = pod.spec.host_network == Some(true);
         let node_hosts = smol::unblock(move || {
             files::make_dir(&log_dir, 0o755)?;
-            termination_message::make_file(&words)?;
-            volumes.iter().try_for_each(volume::Prepared::apply)?;
-            let of_node = Path::new(ETC_HOSTS);
-            Ok::<_, StepError>(if with_host {
-                fs::read_to_string(of_node).map_err(files::on("cannot read", of_node))?
-            } else {
-                String::new()
-            })
+            termination_message::make_file(&message)?;
+            if with_host { files::read_text(Path::new(ETC_HOSTS)) } else { Ok(String::new()) }
         })
         .await?;
         if let Some(path) = hosts {
-            let names = host_names(pod, &self.cluster_dns.domain);
-            let text = hosts_file(pod, &names, &pod_ips, &node_hosts);
+            let names = host_names(pod, &self.node.cluster_dns.domain);
+            let text = hosts_file(pod, &names, &sandbox.ips, &node_hosts);
             // Written in place: containers that run hold this very file.
-            smol::unblock(move || match fs::read_to_string(&path) {
-                Ok(found) if found == text => Ok(()),
+            smol::unblock(move || match fs::read(&path) {
+                Ok(found) if found == text.as_bytes() => Ok(()),
                 _ => fs::write(&path, text).map_err(files::on("cannot write", &path)),
             })
             .await?;
         }
         Ok(mounts)
     }
+}
+
+/// The container that a plan names. A plan names containers of the pod that it was made for.
+fn specified<'a>(pod: &'a Pod, start: &StartContainer) -> Result<&'a Container, StartError> {
+    let missing =
+        || StartError::refused("CreateContainerConfigError", "no such container in the pod".to_owned());
+    pod.container(start.container).ok_or_else(missing)
 }

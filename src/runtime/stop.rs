@@ -8,7 +8,7 @@ use smol::Timer;
 use super::{Runtime, StepError};
 use crate::host::files;
 use crate::plan::{RemoveContainer, Signalling};
-use crate::pod::{ContainerId, PodName, PodUid};
+use crate::pod::{ContainerId, PodName};
 use crate::runtime::cri::{CriError, ErrorClass};
 
 /// How long a call that waits for an end may take, beyond the time that it is given.
@@ -22,7 +22,7 @@ impl Runtime {
     ///
     /// # Errors
     /// When the runtime refuses, or does not answer.
-    pub(crate) async fn end_container(
+    pub(super) async fn signal_and_await_end(
         &self,
         id: &ContainerId,
         grace: u64,
@@ -54,11 +54,11 @@ impl Runtime {
         future::or(self.cri.wait_task(id, time.saturating_add(SLACK)), late).await
     }
 
-    /// Removes a dead container, its log with the link to it, and its last words.
+    /// Removes a dead container, its log with the link to it, and its termination message.
     ///
     /// # Errors
     /// When the runtime refuses, or the log cannot be removed.
-    pub(crate) async fn remove_container(
+    pub(super) async fn remove_container_and_log(
         &self,
         name: &PodName,
         container: &RemoveContainer,
@@ -71,12 +71,12 @@ impl Runtime {
             }
             removed => removed?,
         }
-        let log = self.dirs.log(name, &container.uid, &container.name, container.attempt);
-        let link = self.dirs.log_link(name, &container.name, &container.id);
-        let words = self.dirs.termination_message(&container.uid, &container.name, container.attempt);
+        let log = self.node.dirs.log(name, &container.uid, &container.name, container.attempt);
+        let link = self.node.dirs.log_link(name, &container.name, &container.id);
+        let message = self.node.dirs.termination_message(&container.uid, &container.name, container.attempt);
         smol::unblock(move || {
             files::remove_log(&log, &link)?;
-            Ok(files::remove_file(&words)?)
+            Ok(files::remove_file(&message)?)
         })
         .await
     }
@@ -86,18 +86,5 @@ impl Runtime {
         self.cri.kill_task(id, SIGKILL).await?;
         self.cri.wait_task(id, SLACK).await?;
         self.cri.delete_task(id).await
-    }
-
-    /// Removes what an instance has on disk.
-    ///
-    /// # Errors
-    /// When something cannot be removed, or is a mount point.
-    pub(crate) async fn remove_instance(&self, name: &PodName, uid: &PodUid) -> Result<(), StepError> {
-        let (dir, log_dir) = (self.dirs.pod(uid), self.dirs.logs(name, uid));
-        smol::unblock(move || {
-            files::remove_tree(&dir)?;
-            Ok(files::remove_tree(&log_dir)?)
-        })
-        .await
     }
 }

@@ -1,4 +1,4 @@
-//! The worker's side of its mailbox: one message, the newest whole wish.
+//! The worker's side of its mailbox: one message, the newest whole desired state.
 
 use async_channel::Receiver;
 

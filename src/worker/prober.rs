@@ -5,21 +5,20 @@
 //! ends at its deadline and delays no other; between two runs a probe costs its entry in the [`Schedule`] and no task.
 
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_channel::{Receiver, Sender};
 use futures_lite::future;
-use jiff::Timestamp;
-use smol::Timer;
 use tracing::info;
 
-use super::news::{Notice, notice};
+use super::probe_event::{ProbeEvent, probe_event};
 use crate::pod::{PodName, PodUid};
 use crate::probe::schedule::{Job, Moment, Ran, Report, Roster, Schedule};
 use crate::probe::target::{Target, Verdicts};
 use crate::probe::threshold::{self, Change, Outcome};
-use crate::runtime::Runtime;
+use crate::runtime::ProbeRunner;
 use crate::status::metrics::ProbeSeries;
+use crate::sync::handles::Handles;
 use crate::sync::message::Event;
 
 /// The probes of the node. Cheap to clone.
@@ -28,21 +27,19 @@ pub(crate) struct Prober(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    runtime: Arc<Runtime>,
-    /// Who is told of changed verdicts.
-    events: Sender<Event>,
+    runner: Arc<dyn ProbeRunner>,
+    handles: Handles,
     schedule: Mutex<Schedule>,
-    /// Rings when something may be due sooner than it was.
-    bell: (Sender<()>, Receiver<()>),
-    born: Instant,
+    /// Holds a message when something may be due sooner than it was.
+    changed: (Sender<()>, Receiver<()>),
 }
 
 impl Prober {
     /// A prober without probes.
-    pub(crate) fn new(runtime: Arc<Runtime>, events: Sender<Event>) -> Self {
-        let schedule = Mutex::new(Schedule::new(Timestamp::now()));
-        let bell = async_channel::bounded(1);
-        Self(Arc::new(Shared { runtime, events, schedule, bell, born: Instant::now() }))
+    pub(crate) fn new(runner: Arc<dyn ProbeRunner>, handles: Handles) -> Self {
+        let schedule = Mutex::new(Schedule::new(handles.clock.now()));
+        let changed = async_channel::bounded(1);
+        Self(Arc::new(Shared { runner, handles, schedule, changed }))
     }
 
     /// These are the probes of a pod's instance from now on; returns what they have found so far.
@@ -53,16 +50,16 @@ impl Prober {
             (roster, schedule.verdicts(pod))
         };
         if roster == Roster::Changed {
-            self.0.runtime.metrics.keep_probes(pod, Some(uid));
+            self.0.handles.telemetry.metrics.keep_probes(pod, Some(uid));
         }
-        self.ring();
+        self.wake();
         verdicts
     }
 
     /// The pod has no probes any more.
     pub(crate) fn forget(&self, pod: &PodName) {
         self.schedule().forget(pod);
-        self.0.runtime.metrics.keep_probes(pod, None);
+        self.0.handles.telemetry.metrics.keep_probes(pod, None);
     }
 
     /// What is known of every probe.
@@ -76,28 +73,28 @@ impl Prober {
             let due = self.schedule().take_due(self.moment().uptime);
             for job in due {
                 let prober = self.clone();
-                self.0.runtime.executor.spawn(async move { prober.run_one(job).await }).detach();
+                self.0.handles.spawn(async move { prober.run_one(job).await });
             }
             let next = self.schedule().next_due();
             let due = async {
                 match next {
-                    Some(due) => drop(Timer::after(due.saturating_sub(self.moment().uptime)).await),
+                    Some(due) => self.0.handles.clock.sleep(due.saturating_sub(self.moment().uptime)).await,
                     None => future::pending().await,
                 }
             };
-            let rung = async {
-                // We hold a sender ourselves: the bell is never closed.
-                let _ = self.0.bell.1.recv().await;
+            let changed = async {
+                // We hold a sender ourselves: the channel is never closed.
+                let _ = self.0.changed.1.recv().await;
             };
-            future::or(rung, due).await;
+            future::or(changed, due).await;
         }
     }
 
     async fn run_one(&self, job: Job) {
-        let (begun, runtime) = (Instant::now(), &self.0.runtime);
-        let ran = runtime.run_check(&job.key.id, &job.spec.check, &job.place, job.spec.timeout).await;
-        self.tell(&job, ran, begun.elapsed()).await;
-        self.ring();
+        let begun = self.moment().uptime;
+        let ran = self.0.runner.run_probe(&job.key.id, &job.spec.check, &job.place, job.spec.timeout).await;
+        self.tell(&job, ran, self.moment().uptime.saturating_sub(begun)).await;
+        self.wake();
     }
 
     /// Notes a result, and tells whom it concerns.
@@ -108,27 +105,29 @@ impl Prober {
         let (kind, pod, container) = (job.key.kind.as_str(), &job.key.pod, &job.container);
         let series =
             ProbeSeries { pod: pod.clone(), uid: job.uid.clone(), container: container.clone(), kind };
-        self.0.runtime.metrics.observe_probe(series, result, took);
-        if let Some(Notice { event, reason, message }) = notice(job.key.kind, result, noted.news, &output) {
-            self.0.runtime.events.record(event, (pod, &job.uid), container, reason, &message);
+        self.0.handles.telemetry.metrics.observe_probe(series, result, took);
+        if let Some(ProbeEvent { event, reason, message }) =
+            probe_event(job.key.kind, result, noted.news, &output)
+        {
+            self.0.handles.telemetry.events.record(event, (pod, &job.uid), container, reason, &message);
         }
         if let Change::Verdict(verdict) = noted.verdict {
             info!(%pod, container, probe = kind, ?verdict, "verdict of a probe");
             // That a container lives changes nothing.
             if (job.key.kind, verdict) != (threshold::Kind::Liveness, Outcome::Success) {
-                // The loop ends with the agent: then nobody is left to tell.
-                let _ = self.0.events.send(Event::Probe(pod.clone())).await;
+                self.0.handles.send(Event::Probe(pod.clone())).await;
             }
         }
     }
 
-    fn ring(&self) {
-        // If it has rung already, it need not ring again.
-        let _ = self.0.bell.0.try_send(());
+    /// Makes the task look for the next probe that is due.
+    fn wake(&self) {
+        // One message is enough for several changes.
+        let _ = self.0.changed.0.try_send(());
     }
 
     fn moment(&self) -> Moment {
-        Moment { uptime: self.0.born.elapsed(), now: Timestamp::now() }
+        Moment { uptime: self.0.handles.clock.uptime(), now: self.0.handles.clock.now() }
     }
 
     fn schedule(&self) -> MutexGuard<'_, Schedule> {

@@ -10,18 +10,20 @@ use crate::probe::target::{Course, Place, Scene, Verdicts, targets};
 impl Worker {
     /// Tells the prober, and reads what it knows.
     pub(super) fn watch_probes(&self, want: &Want, observed: &Observed) -> Verdicts {
-        let Some(pod) = &self.shown else { return Verdicts::default() };
+        let Some(instance) = &self.instance else { return Verdicts::default() };
+        let pod = &instance.pod;
         let starting: BTreeSet<_> = self.start_hooks.keys().cloned().collect();
-        let node_ips = self.context.runtime.node_ips.get();
+        let node_ips = self.context.runtime.node_ips();
         let sandbox = observed.newest_sandbox(&pod.uid);
         let place = Place::of(pod, sandbox, &node_ips);
         let ids = observed.containers.iter().map(|container| &container.id);
         let ending: BTreeSet<_> = ids.filter(|id| self.endings.has_begun(id)).cloned().collect();
-        let ends = *want == Want::Stop || sandbox.is_some_and(|s| self.record.ended.contains(&s.id));
+        let record = &self.checkpoint.record;
+        let ends = *want == Want::Stop || sandbox.is_some_and(|s| record.ended.contains(&s.id));
         let targets = targets(&Scene {
             pod,
             observed,
-            previous: self.status.as_deref(),
+            previous: instance.status.as_deref(),
             starting: &starting,
             ending: &ending,
             course: if ends { Course::Ends } else { Course::Lives },

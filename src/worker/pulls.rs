@@ -1,80 +1,82 @@
-//! Pulls, which go on while the worker listens, and what it remembers of those that failed, also on disk: in the
-//! instance's directory, so that it goes with it.
+//! Pulls, which run while the worker listens, and what it remembers of those that failed, also on disk.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use tracing::warn;
 
-use super::errands::{Outcome, Whose};
+use super::jobs::{JobKey, JobResult};
 use super::start::{error_code, kind_of};
 use super::{Next, Worker};
-use crate::host::state::{Durability, StateError, Store};
+use crate::host::state::StateError;
 use crate::plan::{PullFailure, PullPermit, PullRecord, Waiting};
 use crate::pod::{ContainerRef, Pod};
-use crate::runtime::{Image, ImageError};
+use crate::runtime::{Image, ImageError, SandboxContext};
 use crate::status::metrics::ContainerType;
 use crate::text::chain;
 
 impl Worker {
     /// What may be done about the image of a container.
     pub(super) fn pull_permit(&self, container: &str) -> PullPermit {
-        self.history.pulls.get(container).map_or(PullPermit::Pull, |failure| failure.permit(Timestamp::now()))
+        let failure = self.instance.as_ref().and_then(|instance| instance.history.pulls.get(container));
+        failure.map_or(PullPermit::Pull, |failure| failure.permit(self.context.handles.clock.now()))
     }
 
-    /// Looks for the image of a container to be, and pulls it if it is not there, for the pod's sandbox of this attempt.
-    /// Does nothing if that goes on already, or was done.
-    pub(super) fn fetch_image(&mut self, pod: &Arc<Pod>, which: ContainerRef, attempt: u32) {
+    /// Looks for the image of a container that is still to be created, and pulls it if it is not there. Does nothing if
+    /// that runs already, or was done.
+    pub(super) fn fetch_image(&mut self, pod: &Arc<Pod>, which: ContainerRef, context: SandboxContext) {
         // A plan names containers of the pod that it was made for.
         let Some(spec) = pod.container(which) else { return };
         let name = spec.name.clone();
-        if self.pulled.contains_key(&name) || !self.history.pulling.insert(name.clone()) {
+        let permit = self.pull_permit(&name);
+        let Some(instance) = &mut self.instance else { return };
+        if instance.pulled.contains_key(&name) || !instance.history.pulling.insert(name.clone()) {
             return;
         }
-        let (runtime, pod, permit) = (self.context.runtime.clone(), pod.clone(), self.pull_permit(&name));
-        self.errands.begin(Whose::ToBe(name), async move {
-            let Some(spec) = pod.container(which) else { return Outcome::Pulled(Err(ImageError::Absent)) };
-            Outcome::Pulled(match runtime.look_for_image(spec, permit).await {
+        let (runtime, pod) = (self.context.runtime.clone(), pod.clone());
+        self.jobs.start(JobKey::Future(name), async move {
+            let Some(spec) = pod.container(which) else { return JobResult::Pulled(Err(ImageError::Absent)) };
+            JobResult::Pulled(match runtime.look_for_image(spec, permit).await {
                 Ok(Image::Present(image)) => Ok(image),
-                Ok(Image::ToBePulled) => runtime.pull_image(&pod, spec, attempt).await,
+                Ok(Image::ToBePulled) => runtime.pull_image(&pod, spec, context).await,
                 Err(error) => Err(error),
             })
         });
     }
 
-    /// A pull has come to its end.
+    /// A pull has finished.
     ///
     /// # Errors
     /// When the runtime is away.
-    pub(super) async fn pull_is_over(
+    pub(super) async fn pull_finished(
         &mut self,
         name: String,
         pulled: Result<String, ImageError>,
     ) -> Result<(), Next> {
-        self.history.pulling.remove(&name);
-        match (pulled, self.shown.clone()) {
-            (Ok(image), pod) => {
-                if let Some(pod) = pod {
-                    self.pull_succeeded(&pod, &name).await;
-                }
-                self.pulled.insert(name, image);
+        let Some(instance) = &mut self.instance else { return Ok(()) };
+        instance.history.pulling.remove(&name);
+        let pod = instance.pod.clone();
+        match pulled {
+            Ok(image) => {
+                instance.pulled.insert(name.clone(), image);
+                self.pull_succeeded(&pod, &name).await;
                 Ok(())
             }
-            (Err(error), Some(pod)) => {
+            Err(error) => {
                 let which = pod.containers().find(|(_, spec)| spec.name == name).map(|(which, _)| which);
                 let Some(which) = which else { return Ok(()) };
                 self.image_failed(&pod, &name, kind_of(which), error).await
             }
-            (Err(_), None) => Ok(()),
         }
     }
 
     /// Gives up what is being pulled, and forgets what was.
-    pub(super) fn forget_pulls(&mut self) {
-        self.errands.retain(|whose| matches!(whose, Whose::Made(_)));
-        self.history.pulling.clear();
-        self.pulled.clear();
+    pub(super) fn drop_pulls(&mut self) {
+        self.jobs.retain(|key| matches!(key, JobKey::Container(_)));
+        if let Some(instance) = &mut self.instance {
+            instance.history.pulling.clear();
+            instance.pulled.clear();
+        }
     }
 
     /// Notes why a container has no image. The others of the pod do not wait for it.
@@ -90,9 +92,10 @@ impl Worker {
     ) -> Result<(), Next> {
         match error {
             ImageError::Start(error) => return self.start_failed(name, kind, error),
-            ImageError::Absent => self.pull_waits(name),
+            ImageError::Absent => self.image_still_absent(name),
             ImageError::Pull(waiting) => {
-                self.context.runtime.metrics.container_start_failed(kind, error_code(&waiting.reason));
+                let metrics = &self.context.handles.telemetry.metrics;
+                metrics.container_start_failed(kind, error_code(&waiting.reason));
                 let spec = pod.containers().find(|(_, spec)| spec.name == name).map(|(_, spec)| spec);
                 let image = spec.and_then(|spec| spec.image.as_deref()).unwrap_or_default();
                 self.pull_failed(pod, name, image, waiting).await;
@@ -101,67 +104,60 @@ impl Worker {
         Ok(())
     }
 
-    /// A pull failed.
     async fn pull_failed(&mut self, pod: &Pod, container: &str, image: &str, waiting: Waiting) {
-        let earlier = self.history.pulls.get(container);
+        let now = self.context.handles.clock.now();
+        let Some(instance) = &mut self.instance else { return };
+        let earlier = instance.history.pulls.get(container);
         if earlier.is_none_or(|failure| failure.waiting != waiting) {
             warn!(pod = %self.name, container, reason = waiting.reason, message = waiting.message, "cannot pull the image");
         }
-        let failure = PullFailure::after(earlier, image, Timestamp::now(), waiting);
-        self.history.starts.remove(container);
-        self.history.pulls.insert(container.to_owned(), failure.clone());
-        let record = PullRecord { hash: pod.hash.to_string(), failure };
-        let (store, name) = (self.pull_store(pod), container.to_owned());
-        let written = smol::unblock(move || store.write(&name, &record, Durability::Process)).await;
-        self.excuse(written);
+        let failure = PullFailure::after(earlier, image, now, waiting);
+        instance.history.starts.remove(container);
+        instance.history.pulls.insert(container.to_owned(), failure.clone());
+        let pull = PullRecord { hash: pod.hash.to_string(), failure };
+        let written = self.context.checkpoints.write_pull(&pod.uid, container, Some(pull)).await;
+        self.log_unwritten(written);
     }
 
-    /// The image was looked for in vain.
-    fn pull_waits(&mut self, container: &str) {
-        self.history.starts.remove(container);
-        if let Some(failure) = self.history.pulls.get_mut(container) {
-            failure.looked = Timestamp::now();
+    fn image_still_absent(&mut self, container: &str) {
+        let now = self.context.handles.clock.now();
+        let Some(instance) = &mut self.instance else { return };
+        instance.history.starts.remove(container);
+        if let Some(failure) = instance.history.pulls.get_mut(container) {
+            failure.looked = now;
         }
     }
 
     /// The image is there.
     pub(super) async fn pull_succeeded(&mut self, pod: &Pod, container: &str) {
-        if self.history.pulls.remove(container).is_some() {
-            let (store, name) = (self.pull_store(pod), container.to_owned());
-            let removed = smol::unblock(move || store.remove(&name)).await;
-            self.excuse(removed);
+        let failed = self.instance.as_mut().and_then(|instance| instance.history.pulls.remove(container));
+        if failed.is_some() {
+            let written = self.context.checkpoints.write_pull(&pod.uid, container, None).await;
+            self.log_unwritten(written);
         }
     }
 
-    /// What an earlier agent left of an instance's failed pulls.
-    pub(super) async fn recall_pulls(&self, pod: &Pod) -> BTreeMap<String, PullFailure> {
-        let specs = pod.spec.init_containers.iter().flatten().chain(&pod.spec.containers);
-        let images: Vec<_> = specs.map(|c| (c.name.clone(), c.image.clone().unwrap_or_default())).collect();
-        let store = self.pull_store(pod);
-        let read = smol::unblock(move || -> Vec<_> {
-            images.into_iter().map(|(name, image)| (store.read::<PullRecord>(&name), name, image)).collect()
-        });
-        let now = Timestamp::now();
+    /// What an earlier agent remembered of an instance's failed pulls.
+    pub(super) async fn read_pulls(&self, pod: &Pod) -> BTreeMap<String, PullFailure> {
+        let names = pod.containers().map(|(_, spec)| spec.name.clone()).collect();
+        let now = self.context.handles.clock.now();
         let mut failures = BTreeMap::new();
-        for (record, name, image) in read.await {
-            match record {
-                Ok(record) => {
-                    let failure = record.and_then(|record| record.revive(&pod.hash, &image, now));
-                    failures.extend(failure.map(|failure| (name, failure)));
+        for read in self.context.checkpoints.read_pulls(&pod.uid, names).await {
+            match read {
+                Ok((name, pull)) => {
+                    let spec = pod.containers().find(|(_, spec)| spec.name == name).map(|(_, spec)| spec);
+                    let image = spec.and_then(|spec| spec.image.as_deref()).unwrap_or_default();
+                    failures.extend(pull.revive(&pod.hash, image, now).map(|failure| (name, failure)));
                 }
-                Err(error) => self.excuse(Err(error)),
+                Err(error) => self.log_unwritten(Err(error)),
             }
         }
         failures
     }
 
-    fn pull_store(&self, pod: &Pod) -> Store {
-        Store::new(&self.context.runtime.dirs.pod(&pod.uid), "pulls")
-    }
-
-    /// Without a record, an agent that is started again pulls at once: that is all there is to it.
-    fn excuse(&self, outcome: Result<(), StateError>) {
-        if let Err(error) = outcome {
+    /// A later agent that does not know of a failed pull pulls at once, and nothing worse.
+    fn log_unwritten(&self, written: Result<(), StateError>) {
+        if let Err(error) = written {
             warn!(pod = %self.name, error = chain(&error), "failed pulls are not remembered");
         }
     }

@@ -7,9 +7,9 @@ use k8s_openapi::api::core::v1::PodStatus;
 use tracing::warn;
 
 use super::Worker;
+use super::instance::Instance;
 use crate::plan::checkpoint::Life;
 use crate::plan::{Outlook, Plan, Want};
-use crate::pod::Pod;
 use crate::pod::observed::Observed;
 use crate::probe::target::Verdicts;
 use crate::status::pod_status::pod_status;
@@ -18,7 +18,7 @@ use crate::sync::node_list::fingerprint;
 use crate::text::chain;
 
 impl Worker {
-    /// Tells the sync loop what was seen, and notes it in the record.
+    /// Tells the sync loop what was seen, and notes it in the checkpoint.
     pub(super) async fn report(
         &mut self,
         want: &Want,
@@ -31,13 +31,14 @@ impl Worker {
         let mut shown = None;
         // A pod that ends is shown as it is, until nothing is left of it.
         let is_gone = *want == Want::Stop && observed.is_empty();
-        if let Some(pod) = self.shown.clone().filter(|_| !is_gone) {
-            let status = self.status_of(&pod, observed, plan, probes, now);
-            self.status = Some(status.clone());
+        if let Some(instance) = self.instance.as_ref().filter(|_| !is_gone) {
+            let pod = instance.pod.clone();
+            let status = self.status_of(instance, observed, plan, probes, now);
             if let Want::Run(pod) = want {
                 let life = if plan.outlook == Outlook::Completed { Life::Completed } else { Life::Open };
-                self.record.note(pod, life, status.clone());
+                self.checkpoint.record.note(pod, life, status.clone());
             }
+            self.instance.iter_mut().for_each(|instance| instance.status = Some(status.clone()));
             running = observed.sandboxes.iter().any(|s| s.is_of(&pod) && s.ready);
             shown = Some((pod, status));
         }
@@ -52,41 +53,47 @@ impl Worker {
 
     fn status_of(
         &self,
-        pod: &Pod,
+        instance: &Instance,
         observed: &Observed,
         plan: &Plan,
         probes: &Verdicts,
         now: Timestamp,
     ) -> Arc<PodStatus> {
-        if let Some(standing) = self.record.standing(pod, observed) {
+        let pod = &instance.pod;
+        if let Some(standing) = self.checkpoint.record.standing(pod, observed) {
             return standing;
         }
         // What is being ended is no part of the instance that follows it.
         let nothing = Observed::default();
         let observed = if plan.outlook == Outlook::EndsFirst { &nothing } else { observed };
-        let node_ips = self.context.runtime.node_ips.get();
-        Arc::new(pod_status(pod, observed, plan, probes, self.status.as_ref(), &node_ips, now))
+        let node_ips = self.context.runtime.node_ips();
+        Arc::new(pod_status(pod, observed, plan, probes, instance.status.as_ref(), &node_ips, now))
     }
 
-    /// Keeps what must outlive the agent. Pods matter more than records: without a disk they are run all the same.
-    pub(super) async fn keep_record(&mut self, plan: &Plan) {
-        let Some(durability) = self.record.durability(&self.kept).filter(|_| !self.record.is_empty()) else {
+    /// Writes what must outlive the agent. Pods matter more than checkpoints: without a disk they run all the same.
+    pub(super) async fn write_checkpoint(&mut self, plan: &Plan) {
+        let Some(durability) = self
+            .checkpoint
+            .record
+            .durability(&self.checkpoint.written)
+            .filter(|_| !self.checkpoint.record.is_empty())
+        else {
             return;
         };
-        let goes_on = !plan.steps.is_empty() && self.setback.count == 0;
-        if goes_on && self.record.may_wait(&self.kept) {
+        let goes_on = !plan.steps.is_empty() && self.failures.count == 0;
+        if goes_on && self.checkpoint.record.may_wait(&self.checkpoint.written) {
             return;
         }
-        match self.context.records.write(&self.name, self.record.clone(), durability).await {
+        match self.context.checkpoints.write(&self.name, &self.checkpoint.record, durability).await {
             Ok(()) => {
-                self.kept = self.record.clone();
-                self.unkept.clear();
+                self.checkpoint.written = self.checkpoint.record.clone();
+                self.checkpoint.write_error.clear();
             }
             Err(error) => {
                 let error = chain(&error);
-                if self.unkept != error {
-                    warn!(pod = %self.name, error, "cannot keep what must outlive the agent; trying again");
-                    self.unkept = error;
+                if self.checkpoint.write_error != error {
+                    warn!(pod = %self.name, error, "cannot write the checkpoint; trying again");
+                    self.checkpoint.write_error = error;
                 }
             }
         }

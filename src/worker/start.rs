@@ -1,55 +1,82 @@
-//! The steps that start something: what failed is noted in the history, and shown.
+//! The steps that start something: what failed is noted in the instance's history, and shown.
 
 use std::sync::Arc;
 
 use futures_lite::future;
-use jiff::Timestamp;
 use tracing::{info, warn};
 
 use super::{Next, Worker};
-use crate::plan::{Failure, Plan, StartContainer, Step, Wish};
+use crate::plan::{Failure, StartContainer, Wish};
 use crate::pod::hook::Hook;
 use crate::pod::observed::Observed;
-use crate::pod::priority::priority;
 use crate::pod::{ContainerRef, Pod};
-use crate::runtime::{Image, Made, StartError};
+use crate::runtime::{Image, Made, SandboxContext, StartError};
 use crate::status::metrics::ContainerType;
 use crate::sync::message::Report;
 
 impl Worker {
-    /// Makes the sandbox, and sees to the images of these containers meanwhile.
+    /// Makes the sandbox, and fetches the images of these containers meanwhile.
     pub(super) async fn create_sandbox(
         &mut self,
         pod: &Arc<Pod>,
         attempt: u32,
         images: &[ContainerRef],
     ) -> Result<(), Next> {
-        self.made.insert(pod.uid.clone());
-        self.context.runtime.metrics.pod_started();
-        let turn = self.context.runtime.sandboxes.take(priority(&pod.spec)).await;
-        // Not before it has its turn: of many pods at once, all would ask at once.
-        images.iter().for_each(|which| self.fetch_image(pod, *which, attempt));
-        match self.context.runtime.create_sandbox(pod, attempt, turn).await {
+        self.uids_on_disk.insert(pod.uid.clone());
+        self.context.handles.telemetry.metrics.pod_started();
+        let runtime = self.context.runtime.clone();
+        let permit = runtime.sandbox_permit(pod).await;
+        let context = match self.prepare_sandbox(pod, attempt).await {
+            Ok(context) => context,
+            Err(error) => return self.sandbox_failed(error),
+        };
+        // Not before it has its permit: of many pods at once, all would ask at once.
+        images.iter().for_each(|which| self.fetch_image(pod, *which, context.clone()));
+        match runtime.create_sandbox(pod, context, permit).await {
             Ok(id) => {
                 info!(pod = %self.name, uid = %pod.uid, sandbox = %id, attempt, "sandbox is up");
-                self.history.sandbox = None;
-                self.just_made.push(Made::Sandbox(id));
+                if let Some(instance) = &mut self.instance {
+                    instance.history.sandbox = None;
+                }
+                self.observer.note_made(Made::Sandbox(id));
                 Ok(())
             }
-            Err(StartError::Away(error)) => Err(self.set_back("create the sandbox", &error.into())),
-            Err(StartError::Refused { backoff, waiting }) => {
-                let earlier = self.history.sandbox.as_ref();
-                if earlier.is_none_or(|failure| failure.waiting != waiting) {
-                    warn!(pod = %self.name, reason = waiting.reason, message = waiting.message, "cannot create the sandbox");
-                }
-                self.context.runtime.metrics.pod_start_failed();
-                let failure = Failure::after(earlier, Timestamp::now(), backoff, waiting);
-                self.history.sandbox = Some(failure);
-                Err(Next::Again)
-            }
+            Err(error) => self.sandbox_failed(error),
         }
     }
 
+    /// Prepares what the instance needs on the node, once, and how the runtime is told of its sandbox.
+    async fn prepare_sandbox(&mut self, pod: &Arc<Pod>, attempt: u32) -> Result<SandboxContext, StartError> {
+        let runtime = self.context.runtime.clone();
+        if self.instance.as_ref().is_some_and(|instance| !instance.prepared) {
+            runtime.prepare_instance(pod).await?;
+            self.instance.iter_mut().for_each(|instance| instance.prepared = true);
+        }
+        if let Some((_, context)) = self.sandbox_context.as_ref().filter(|(of, _)| *of == attempt) {
+            return Ok(context.clone());
+        }
+        let context = runtime.sandbox_context(pod, attempt).await?;
+        self.sandbox_context = Some((attempt, context.clone()));
+        Ok(context)
+    }
+
+    fn sandbox_failed(&mut self, error: StartError) -> Result<(), Next> {
+        let (backoff, waiting) = match error {
+            StartError::Away(error) => return Err(self.retry_later("create the sandbox", &error.into())),
+            StartError::Refused { backoff, waiting } => (backoff, waiting),
+        };
+        let now = self.context.handles.clock.now();
+        let Some(instance) = &mut self.instance else { return Err(Next::Again) };
+        let earlier = instance.history.sandbox.as_ref();
+        if earlier.is_none_or(|failure| failure.waiting != waiting) {
+            warn!(pod = %self.name, reason = waiting.reason, message = waiting.message, "cannot create the sandbox");
+        }
+        self.context.handles.telemetry.metrics.pod_start_failed();
+        instance.history.sandbox = Some(Failure::after(earlier, now, backoff, waiting));
+        Err(Next::Again)
+    }
+
+    /// Creates and starts a container, or begins to pull its image.
     pub(super) async fn start(
         &mut self,
         pod: &Arc<Pod>,
@@ -65,7 +92,12 @@ impl Worker {
         let Some(sandbox) = observed.sandboxes.iter().find(|s| s.id == start.sandbox) else {
             return Err(Next::Again);
         };
-        let (pulled, permit) = (self.pulled.remove(&name), self.pull_permit(&name));
+        let context = match self.prepare_sandbox(pod, sandbox.attempt).await {
+            Ok(context) => context,
+            Err(error) => return self.start_failed(&name, kind, error),
+        };
+        let pulled = self.instance.as_mut().and_then(|instance| instance.pulled.remove(&name));
+        let permit = self.pull_permit(&name);
         let create = async {
             let image = match pulled {
                 Some(image) => Ok(Image::Present(image)),
@@ -73,25 +105,25 @@ impl Worker {
             };
             Some(match image {
                 Ok(Image::Present(image)) => {
-                    Ok(Some(runtime.create_container(pod, spec, start, sandbox, image).await))
+                    Ok(Some(runtime.create_container(pod, start, sandbox, image, context.clone()).await))
                 }
                 Ok(Image::ToBePulled) => Ok(None),
                 Err(error) => Err(error),
             })
         };
-        // The runtime may be slow; a newer wish need not wait for it.
+        // The runtime may be slow; a newer desired state need not wait for it.
         let interrupt = async {
             self.mailbox.other_than(wish).await;
             None
         };
-        let Some(outcome) = future::or(create, interrupt).await else { return Err(Next::Again) };
-        let created = match outcome {
+        let Some(created) = future::or(create, interrupt).await else { return Err(Next::Again) };
+        let created = match created {
             Ok(Some(created)) => {
                 self.pull_succeeded(pod, &name).await;
                 created
             }
             Ok(None) => {
-                self.fetch_image(pod, start.container, sandbox.attempt);
+                self.fetch_image(pod, start.container, context);
                 return Err(Next::Again);
             }
             Err(error) => return self.image_failed(pod, &name, kind, error).await,
@@ -100,16 +132,16 @@ impl Worker {
             Ok(id) => {
                 // Told before it starts, so that its exit finds its owner however soon it comes.
                 self.send(Report::Created { pod: self.name.clone(), container: id.clone() }).await;
-                runtime.start_container(pod, &name, start, &id).await.map(|()| id)
+                runtime.start_container(pod, start, &id).await.map(|()| id)
             }
             Err(error) => Err(error),
         };
         match started {
             Ok(id) => {
                 info!(pod = %self.name, container = name, id = %id, attempt = start.attempt, "container is running");
-                runtime.metrics.container_started(kind);
-                self.history.starts.remove(&name);
-                self.just_made.push(Made::Container { id: id.clone(), sandbox: sandbox.id.clone() });
+                self.context.handles.telemetry.metrics.container_started(kind);
+                self.instance.iter_mut().for_each(|instance| drop(instance.history.starts.remove(&name)));
+                self.observer.note_made(Made::Container { id: id.clone(), sandbox: sandbox.id.clone() });
                 let lifecycle = spec.lifecycle.as_ref();
                 if let Some(handler) = lifecycle.and_then(|lifecycle| lifecycle.post_start.as_ref()) {
                     let hook = Hook::of(handler, spec.ports.as_deref().unwrap_or_default());
@@ -118,18 +150,6 @@ impl Worker {
                 Ok(())
             }
             Err(error) => self.start_failed(&name, kind, error),
-        }
-    }
-
-    /// Where all steps made something, and did, the next pass need not look at everything again. What else has happened
-    /// meanwhile is told, and then it does.
-    pub(super) async fn foresee(&mut self, observed: Observed, plan: &Plan) {
-        let made = std::mem::take(&mut self.just_made);
-        let makes = |step: &Step| matches!(step, Step::CreateSandbox { .. } | Step::StartContainer(_));
-        if made.len() == plan.steps.len() && plan.steps.iter().all(makes) {
-            let sequel = self.context.runtime.observe_made(observed, &made, &mut self.cache).await;
-            // What is not there as it should be is looked for by the next pass.
-            self.sequel = sequel.ok();
         }
     }
 
@@ -143,19 +163,20 @@ impl Worker {
         kind: ContainerType,
         error: StartError,
     ) -> Result<(), Next> {
-        match error {
-            StartError::Away(error) => Err(self.set_back("start a container", &error.into())),
-            StartError::Refused { backoff, waiting } => {
-                let earlier = self.history.starts.get(name);
-                if earlier.is_none_or(|failure| failure.waiting != waiting) {
-                    warn!(pod = %self.name, container = name, reason = waiting.reason, message = waiting.message, "cannot start the container");
-                }
-                self.context.runtime.metrics.container_start_failed(kind, error_code(&waiting.reason));
-                let failure = Failure::after(earlier, Timestamp::now(), backoff, waiting);
-                self.history.starts.insert(name.to_owned(), failure);
-                Ok(())
-            }
+        let (backoff, waiting) = match error {
+            StartError::Away(error) => return Err(self.retry_later("start a container", &error.into())),
+            StartError::Refused { backoff, waiting } => (backoff, waiting),
+        };
+        let now = self.context.handles.clock.now();
+        let Some(instance) = &mut self.instance else { return Ok(()) };
+        let earlier = instance.history.starts.get(name);
+        if earlier.is_none_or(|failure| failure.waiting != waiting) {
+            warn!(pod = %self.name, container = name, reason = waiting.reason, message = waiting.message, "cannot start the container");
         }
+        self.context.handles.telemetry.metrics.container_start_failed(kind, error_code(&waiting.reason));
+        let failure = Failure::after(earlier, now, backoff, waiting);
+        instance.history.starts.insert(name.to_owned(), failure);
+        Ok(())
     }
 }
 

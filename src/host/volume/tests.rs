@@ -11,8 +11,8 @@ use crate::runtime::cri::convert::volume_mount;
 use crate::runtime::cri::proto::{Mount, MountPropagation};
 
 fn check(need: Need, path: &Path) -> Result<(), String> {
-    let prepared = Prepared { need, host_path: path.to_owned(), mount: VolumeMount::default() };
-    prepared.apply().map_err(|error| error.to_string())
+    let volume = PlannedVolume { need, host_path: path.to_owned() };
+    volume.apply().map_err(|error| error.to_string())
 }
 
 #[test]
@@ -65,9 +65,9 @@ fn pod_mounting(mount: Value) -> Pod {
     pod
 }
 
-fn planned(pod: &Pod) -> Result<Vec<Prepared>, String> {
+fn planned(pod: &Pod) -> Result<Vec<PlannedMount>, String> {
     let dirs = Dirs::new("/var/lib/kubelet".into(), "/var/log/pods".into());
-    plan_volumes(pod, &pod.spec.containers[0], &dirs).map_err(|error| error.to_string())
+    plan_mounts(pod, &pod.spec.containers[0], &dirs).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -153,7 +153,8 @@ fn each_type_of_host_path_has_its_check() {
         for volume in pod.spec.volumes.iter_mut().flatten().filter(|volume| volume.name == "host") {
             volume.host_path.as_mut().unwrap().type_ = kind.map(str::to_owned);
         }
-        assert_eq!(planned(&pod).unwrap()[0].need, need, "{kind:?}");
+        let volumes = plan_pod_volumes(&pod, &Dirs::new("/r".into(), "/l".into())).unwrap();
+        assert_eq!(volumes[0].need, need, "{kind:?}");
     }
 }
 

@@ -19,7 +19,7 @@ use tracing::{debug, warn};
 
 use crate::pod::image::keyring::Keyring;
 use crate::pod::image::provider::{Answer, AnswerError, Answers, Provider, registry};
-use crate::runtime::limiter::TurnsByName;
+use crate::runtime::limiter::PermitsByName;
 
 /// How long a plugin may take, as in kubelet.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -35,7 +35,7 @@ pub(super) struct Plugin {
     pub(super) provider: Provider,
     program: PathBuf,
     deadline: Duration,
-    turns: TurnsByName,
+    turns: PermitsByName,
     memory: Mutex<Memory>,
 }
 
@@ -70,7 +70,7 @@ impl Plugin {
             provider,
             program,
             deadline: DEADLINE,
-            turns: TurnsByName::default(),
+            turns: PermitsByName::default(),
             memory: Mutex::default(),
         }
     }
@@ -82,7 +82,7 @@ impl Plugin {
         }
         let began = Instant::now();
         let registry = registry(repository);
-        let turn = self.turns.take(registry).await;
+        let turn = self.turns.acquire(registry).await;
         if turn.waited {
             if let Some(known) = self.known(repository) {
                 return Ok(known);

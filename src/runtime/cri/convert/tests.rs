@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Container as ContainerSpec;
 use serde_json::{Map, Value, json};
 
 use super::*;
-use crate::host::volume::plan_volumes;
+use crate::host::volume::plan_mounts;
 use crate::pod::decode::{Origin, decode_manifest};
 use crate::pod::dns::{ClusterDns, parse_resolv_conf, pod_dns};
 use crate::pod::hostname::host_names;
@@ -96,7 +96,7 @@ fn our_container(pod: &Pod, name: &str, attempt: u32, crashes: u32) -> Value {
         let words = words.iter().flatten();
         words.map(|word| env::expand(word, |name| env::value_of(&env, name))).collect()
     };
-    let volumes = plan_volumes(pod, container, &dirs()).unwrap();
+    let volumes = plan_mounts(pod, container, &dirs()).unwrap();
     let prepared = Prepared {
         sidecar: None,
         attempt,

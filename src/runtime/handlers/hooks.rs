@@ -11,8 +11,8 @@ use futures_lite::future;
 use smol::Timer;
 use tracing::warn;
 
-use super::Runtime;
 use super::http_get::{BadHeader, request};
+use super::{HandlerRunner, LOOPBACK};
 use crate::http::{HttpError, Url};
 use crate::pod::ContainerId;
 use crate::pod::hook::{Hook, HttpGet};
@@ -22,8 +22,6 @@ use http::{Answered, USER_AGENT, ask};
 
 /// How long a postStart hook may take. kubelet would wait for ever.
 pub(crate) const POST_START_LIMIT: Duration = Duration::from_secs(60 * 60);
-/// Where a pod on the host's network listens, while the node has no address.
-pub(crate) const LOOPBACK: &str = "127.0.0.1";
 /// How much of what a failed command printed is told.
 const MAX_OUTPUT: usize = 1024;
 
@@ -62,7 +60,7 @@ pub(crate) enum HookError {
     Late(Duration),
 }
 
-impl Runtime {
+impl HandlerRunner {
     /// Runs a hook of a container, for no longer than `limit`. The pod's own address is `pod_ip`; none on the host's
     /// network.
     ///

@@ -6,7 +6,12 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 
+use async_channel::Receiver;
+
 use super::*;
+use crate::status::events::Recorder;
+use crate::status::metrics::Metrics;
+use crate::sync::sync_loop::SyncLoop;
 
 const SHORT: Duration = Duration::from_millis(200);
 const LONG: Duration = Duration::from_secs(30);

@@ -11,9 +11,8 @@ use std::time::Duration;
 use futures_lite::future;
 use smol::Timer;
 
-use super::Runtime;
-use super::hooks::LOOPBACK;
 use super::http_get::{REDIRECTS, authority, request};
+use super::{HandlerRunner, LOOPBACK};
 use crate::http::HttpError;
 use crate::pod::ContainerId;
 use crate::pod::hook::HttpGet;
@@ -31,7 +30,7 @@ const MAX_OUTPUT: usize = 512;
 /// How long the runtime may take to start a command and to tell of its end.
 const EXEC_SLACK: Duration = Duration::from_secs(10);
 
-impl Runtime {
+impl HandlerRunner {
     /// Runs what a probe does, for no longer than `timeout`; a command has some more for what the runtime takes itself.
     pub(crate) async fn run_check(
         &self,
@@ -66,7 +65,7 @@ impl Runtime {
 
     async fn exec_check(&self, id: &ContainerId, command: &[String], timeout: Duration) -> Ran {
         // The deadline counts from when there is room.
-        let _room = self.exec_probes.acquire().await;
+        let _room = self.exec_permits.acquire().await;
         let _counted = self.metrics.exec_probe();
         // The runtime counts the command's time from when it has started it. What it takes itself is not the container's
         // fault: a runtime that says nothing says nothing about the container.

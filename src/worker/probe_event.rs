@@ -6,14 +6,14 @@ use crate::status::events::EventType;
 
 /// An event to record.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Notice {
+pub(super) struct ProbeEvent {
     pub(super) event: EventType,
     pub(super) reason: &'static str,
     pub(super) message: String,
 }
 
 /// What to record of a result, if anything: that all is well from the beginning is no news.
-pub(super) fn notice(kind: Kind, result: ProbeResult, news: News, output: &str) -> Option<Notice> {
+pub(super) fn probe_event(kind: Kind, result: ProbeResult, news: News, output: &str) -> Option<ProbeEvent> {
     let (event, reason, word) = match result {
         ProbeResult::Success => (EventType::Normal, "Healthy", "succeeded"),
         ProbeResult::Warning => (EventType::Warning, "ProbeWarning", "warning"),
@@ -26,7 +26,7 @@ pub(super) fn notice(kind: Kind, result: ProbeResult, news: News, output: &str) 
         News::Changed => true,
     };
     let message = format!("{} probe {word}: {output}", kind.as_str());
-    is_news.then(|| Notice { event, reason, message: message.trim_end_matches(": ").to_owned() })
+    is_news.then(|| ProbeEvent { event, reason, message: message.trim_end_matches(": ").to_owned() })
 }
 
 #[cfg(test)]
@@ -63,8 +63,8 @@ mod tests {
             (Kind::Liveness, Unknown, First, "eh", told(warning, "Unhealthy", "Liveness probe errored: eh")),
         ];
         for (kind, result, news, output, expect) in rows {
-            let found = notice(kind, result, news, output);
-            let found = found.map(|notice| (notice.event, notice.reason, notice.message));
+            let found = probe_event(kind, result, news, output);
+            let found = found.map(|found| (found.event, found.reason, found.message));
             assert_eq!(found, expect, "{kind:?} {result:?} {news:?} {output}");
         }
     }

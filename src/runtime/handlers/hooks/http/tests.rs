@@ -9,7 +9,7 @@ use super::*;
 use crate::http::spawn_tokio_thread;
 use crate::http::tests::accept_tls;
 use crate::pod::hook::HttpGet;
-use crate::runtime::http_get::request;
+use crate::runtime::handlers::http_get::request;
 
 fn ask_for(scheme: Scheme, host: &str, port: u16) -> Result<Answered, HttpError> {
     let headers = vec![("Authorization".to_owned(), "secret".to_owned())];

@@ -1,0 +1,104 @@
+//! The parts of the agent, from its configuration.
+
+use std::sync::Arc;
+
+use tracing::info;
+
+use super::AgentError;
+use crate::config::Config;
+use crate::host::state::Store;
+use crate::host::{Dirs, NodeIps};
+use crate::http::{Client, Reactor};
+use crate::pod::Source;
+use crate::pod::dns::ClusterDns;
+use crate::runtime::cri::{CriClient, Endpoint, Timeouts};
+use crate::runtime::handlers::HandlerRunner;
+use crate::runtime::{Fallback, Images, NodeSettings, PullSettings};
+use crate::source::dir::{DirSource, Signing, Trust, run_dir};
+use crate::source::http::{HttpSource, run_http};
+use crate::status::Telemetry;
+use crate::sync::handles::Handles;
+
+/// What the runtime consists of.
+pub(super) struct RuntimeParts {
+    pub(super) cri: CriClient,
+    pub(super) node: NodeSettings,
+    pub(super) images: Images,
+    pub(super) handlers: HandlerRunner,
+}
+
+/// The runtime's parts.
+///
+/// # Errors
+/// When an endpoint is none.
+pub(super) fn runtime(
+    config: &Config,
+    reactor: &Reactor,
+    http: &Client,
+    telemetry: &Telemetry,
+) -> Result<RuntimeParts, AgentError> {
+    let (endpoint, image): (Endpoint, Endpoint) =
+        (config.runtime_endpoint.parse()?, config.image_endpoint.parse()?);
+    info!(%endpoint, "container runtime");
+    let timeouts = Timeouts { request: config.runtime_request_timeout, pull: config.image_pull_deadline };
+    let metrics = telemetry.metrics.clone();
+    let observer =
+        Arc::new(move |op, took, failed: Option<_>| metrics.observe_operation(op, took, failed.is_some()));
+    let cri = CriClient::new(reactor, &endpoint, &image, timeouts, observer)?;
+    let node = NodeSettings {
+        dirs: Dirs::new(config.root_dir.clone(), config.pod_logs_dir.clone()),
+        node_ips: NodeIps::new(config.node_ips.clone()),
+        cluster_dns: ClusterDns {
+            servers: config.cluster_dns.iter().map(ToString::to_string).collect(),
+            domain: config.cluster_domain.clone(),
+        },
+        resolv_conf: config.resolv_conf.clone(),
+    };
+    let settings = PullSettings {
+        width: config.parallel_image_pulls(),
+        fallback: if config.image_pull_fallback { Fallback::Present } else { Fallback::Never },
+        root_dir: config.root_dir.clone(),
+        providers: config.credential_providers.clone(),
+        plugin_dir: config.credential_provider_bin_dir.clone(),
+    };
+    let images = Images::new(cri.clone(), settings);
+    let (node_ips, metrics) = (node.node_ips.clone(), telemetry.metrics.clone());
+    let handlers = HandlerRunner::new(cri.clone(), http.clone(), reactor.clone(), node_ips, metrics);
+    Ok(RuntimeParts { cri, node, images, handlers })
+}
+
+/// Starts the sources that are configured, and names them.
+pub(super) fn spawn_sources(config: &Config, handles: &Handles, client: Client) -> Vec<Source> {
+    let mut sources = Vec::new();
+    let trust = if config.allow_unsafe_manifest_permissions { Trust::Anybody } else { Trust::Root };
+    if let Some(path) = &config.pod_manifest_path {
+        sources.push(Source::File);
+        let source = DirSource {
+            path: path.clone(),
+            rescan: config.file_check_frequency,
+            node_name: config.node_name.clone(),
+            strict: config.strict_manifests,
+            root_dir: config.root_dir.clone(),
+            trust,
+            signing: config.signed_files_key.clone().map_or(Signing::NotRequired, Signing::Required),
+        };
+        handles.spawn(run_dir(source, handles.inbox.clone()));
+    }
+    if let Some(url) = &config.manifest_url {
+        sources.push(Source::Http);
+        let source = HttpSource {
+            url: url.clone(),
+            headers: config.manifest_url_headers.clone(),
+            period: config.http_check_frequency,
+            plain_text: config.manifest_url_plain_text,
+            tls: config.manifest_url_tls.clone(),
+            public_key: config.manifest_public_key.clone(),
+            trust,
+            node_name: config.node_name.clone(),
+            strict: config.strict_manifests,
+            store: Store::new(&config.root_dir, "url"),
+        };
+        handles.spawn(run_http(source, client, handles.inbox.clone()));
+    }
+    sources
+}

@@ -1,0 +1,134 @@
+//! How others learn that the agent works: its ports, and the service manager.
+
+#[cfg(test)]
+mod tests;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_channel::Sender;
+use futures_lite::future;
+use smol::Timer;
+use tracing::{info, warn};
+
+use crate::config::Config;
+use crate::server::systemd::{Notifier, watchdog_interval};
+use crate::server::{Endpoints, HealthCheck, Listening, Port, ProbeReports, ServerError, start_plain};
+use crate::sync::handles::Handles;
+use crate::sync::message::Event;
+use crate::sync::view::Published;
+use crate::worker::prober::Prober;
+
+/// A loop that does not answer within this time does not turn.
+const PING_DEADLINE: Duration = Duration::from_secs(5);
+/// How often a port that cannot be had is tried again.
+const PORT_RETRY: Duration = Duration::from_secs(5);
+
+/// Serves the ports that are configured.
+pub(super) fn spawn_ports(config: &Config, handles: &Handles, view: &Published, prober: &Prober) {
+    let health = ping(handles.inbox.clone(), PING_DEADLINE);
+    let probes: ProbeReports = {
+        let prober = prober.clone();
+        Arc::new(move || prober.reports())
+    };
+    let ports = [
+        (Port::Healthz, config.healthz_port.map(|port| SocketAddr::new(config.healthz_bind_address, port))),
+        (Port::ReadOnly, config.read_only_port.map(|port| SocketAddr::new(config.address, port))),
+    ];
+    for (port, address) in ports {
+        if let Some(address) = address {
+            let endpoints = Endpoints {
+                port,
+                view: view.clone(),
+                health: health.clone(),
+                probes: probes.clone(),
+                events: handles.telemetry.events.clone(),
+                metrics: handles.telemetry.metrics.clone(),
+            };
+            handles.spawn(serve(address, endpoints));
+        }
+    }
+}
+
+/// Asks the loop whether it turns; one that does not answer within `deadline` does not. Blocks, so it is for
+/// threads that may wait.
+pub(super) fn ping(inbox: Sender<Event>, deadline: Duration) -> HealthCheck {
+    Arc::new(move || {
+        let (reply, answer) = async_channel::bounded(1);
+        let asked = inbox.try_send(Event::Ping(reply));
+        asked.map_err(|_| "the sync loop has ended".to_owned())?;
+        let late = async {
+            Timer::after(deadline).await;
+            Err(format!("the sync loop has not turned for {deadline:?}"))
+        };
+        let answered = async { answer.recv().await.map_err(|_| "the sync loop has ended".to_owned()) };
+        smol::block_on(future::or(answered, late))
+    })
+}
+
+/// Keeps a port open; one that is taken is tried again, for pods matter more than ports.
+async fn serve(address: SocketAddr, endpoints: Endpoints) {
+    let mut logged = false;
+    let _listening: Listening = loop {
+        match start_plain(address, endpoints.clone()) {
+            Ok(listening) => break listening,
+            Err(error) => {
+                if !logged {
+                    let (ServerError::Bind { source, .. } | ServerError::Thread { source, .. }) = &error;
+                    warn!(%error, cause = %source, "will try again");
+                    logged = true;
+                }
+                Timer::after(PORT_RETRY).await;
+            }
+        }
+    };
+    info!(%address, "serving");
+    future::pending().await
+}
+
+/// The way to the service manager, if there is one.
+pub(super) fn notifier() -> Option<Arc<Notifier>> {
+    match Notifier::from_env() {
+        Ok(notifier) => notifier.map(Arc::new),
+        Err(error) => {
+            warn!(%error, "cannot reach the service manager");
+            None
+        }
+    }
+}
+
+/// Tells the service manager that the agent is up.
+pub(super) fn notify_ready(notifier: Option<&Arc<Notifier>>) {
+    notify(notifier, Notifier::ready);
+}
+
+/// Tells the service manager that the agent is about to end.
+pub(super) fn notify_stopping(notifier: Option<&Arc<Notifier>>) {
+    notify(notifier, Notifier::stopping);
+}
+
+/// Feeds the service manager's watchdog, if it has one, as long as the loop answers.
+pub(super) fn spawn_watchdog(handles: &Handles, notifier: Option<&Arc<Notifier>>) {
+    if let (Some(notifier), Some(interval)) = (notifier, watchdog_interval()) {
+        handles.spawn(feed_watchdog(notifier.clone(), interval, handles.inbox.clone()));
+    }
+}
+
+async fn feed_watchdog(notifier: Arc<Notifier>, interval: Duration, inbox: Sender<Event>) {
+    loop {
+        Timer::after(interval).await;
+        let (reply, answer) = async_channel::bounded(1);
+        if inbox.send(Event::Ping(reply)).await.is_ok() && answer.recv().await.is_ok() {
+            notify(Some(&notifier), Notifier::watchdog);
+        }
+    }
+}
+
+fn notify<E: std::fmt::Display>(notifier: Option<&Arc<Notifier>>, say: impl Fn(&Notifier) -> Result<(), E>) {
+    if let Some(notifier) = notifier
+        && let Err(error) = say(notifier)
+    {
+        warn!(%error, "cannot notify the service manager");
+    }
+}

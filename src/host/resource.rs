@@ -1,0 +1,274 @@
+//! What an instance of a pod needs on the node: prepared before its first container, released in reverse after its last.
+//!
+//! A new kind (a cgroup, a device) is one more [`Resource`] in the list of [`Resources::new`]. Invariant: both ways may be
+//! repeated, and need no memory of an earlier agent: what a killed one left is found on the node again.
+//!
+//! Blocking: call it through `smol::unblock`.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::Dirs;
+use super::files::{FileError, make_dir, remove_tree};
+use super::volume::{VolumeError, plan_pod_volumes};
+use crate::pod::{Pod, PodName, PodUid};
+
+/// Why a resource could not be prepared or released.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ResourceError {
+    /// A file or directory.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// A volume.
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+}
+
+/// One kind of thing that instances need.
+pub(crate) trait Resource: Debug + Send + Sync {
+    /// kubelet's reason for an instance that waits because this could not be prepared.
+    fn failure_reason(&self) -> &'static str;
+
+    /// Makes what is missing for an instance.
+    ///
+    /// # Errors
+    /// When it cannot be made, or is not what the manifest says.
+    fn prepare(&self, pod: &Pod) -> Result<(), ResourceError>;
+
+    /// Removes what there is of an instance.
+    ///
+    /// # Errors
+    /// When something cannot be removed, or is not ours to remove.
+    fn release(&self, name: &PodName, uid: &PodUid) -> Result<(), ResourceError>;
+
+    /// What there is of any instance, by its UID.
+    fn found(&self) -> Vec<(PodUid, PathBuf)>;
+}
+
+/// Why an instance could not be prepared.
+#[derive(Debug, thiserror::Error)]
+#[error("{reason}")]
+pub(crate) struct Unprepared {
+    /// kubelet's reason.
+    pub(crate) reason: &'static str,
+    /// The cause.
+    pub(crate) source: ResourceError,
+}
+
+/// Everything that instances need, in the order in which it is prepared. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Resources(Arc<[Box<dyn Resource>]>);
+
+impl Resources {
+    /// All kinds that there are.
+    pub(crate) fn new(dirs: &Dirs) -> Self {
+        let all: [Box<dyn Resource>; 3] = [
+            Box::new(Directories(dirs.clone())),
+            Box::new(Logs(dirs.clone())),
+            Box::new(Volumes(dirs.clone())),
+        ];
+        Self(Arc::new(all))
+    }
+
+    /// Prepares all that an instance needs.
+    ///
+    /// # Errors
+    /// At the first that cannot be prepared.
+    pub(crate) fn prepare(&self, pod: &Pod) -> Result<(), Unprepared> {
+        self.0.iter().try_for_each(|resource| {
+            resource.prepare(pod).map_err(|source| Unprepared { reason: resource.failure_reason(), source })
+        })
+    }
+
+    /// Releases all that an instance has, the last prepared first.
+    ///
+    /// # Errors
+    /// At the first that cannot be released: what was prepared before it may be needed to try again.
+    pub(crate) fn release(&self, name: &PodName, uid: &PodUid) -> Result<(), ResourceError> {
+        self.0.iter().rev().try_for_each(|resource| resource.release(name, uid))
+    }
+
+    /// What there is of any instance, by its UID, the last prepared first.
+    pub(crate) fn found(&self) -> Vec<(PodUid, PathBuf)> {
+        self.0.iter().rev().flat_map(|resource| resource.found()).collect()
+    }
+}
+
+/// What was found of instances other than these.
+pub(crate) fn select_orphans(found: Vec<(PodUid, PathBuf)>, alive: &BTreeSet<PodUid>) -> Vec<PathBuf> {
+    found.into_iter().filter(|(uid, _)| !alive.contains(uid)).map(|(_, path)| path).collect()
+}
+
+/// The instance's own directory, as kubelet lays it out.
+#[derive(Debug)]
+struct Directories(Dirs);
+
+impl Resource for Directories {
+    fn failure_reason(&self) -> &'static str {
+        "FailedToMakePodDataDirectories"
+    }
+
+    fn prepare(&self, pod: &Pod) -> Result<(), ResourceError> {
+        let dir = self.0.pod(&pod.uid);
+        ["volumes", "plugins", "containers"]
+            .iter()
+            .try_for_each(|name| make_dir(&dir.join(name), 0o750))
+            .map_err(Into::into)
+    }
+
+    fn release(&self, _: &PodName, uid: &PodUid) -> Result<(), ResourceError> {
+        Ok(remove_tree(&self.0.pod(uid))?)
+    }
+
+    fn found(&self) -> Vec<(PodUid, PathBuf)> {
+        let dir = self.0.pods();
+        names(&dir)
+            .into_iter()
+            .filter(|name| is_uid(name))
+            .map(|name| (PodUid(name.clone()), dir.join(name)))
+            .collect()
+    }
+}
+
+/// The directory of the instance's logs.
+#[derive(Debug)]
+struct Logs(Dirs);
+
+impl Resource for Logs {
+    fn failure_reason(&self) -> &'static str {
+        "FailedToMakePodDataDirectories"
+    }
+
+    fn prepare(&self, pod: &Pod) -> Result<(), ResourceError> {
+        Ok(make_dir(&self.0.logs(&pod.name, &pod.uid), 0o755)?)
+    }
+
+    fn release(&self, name: &PodName, uid: &PodUid) -> Result<(), ResourceError> {
+        Ok(remove_tree(&self.0.logs(name, uid))?)
+    }
+
+    fn found(&self) -> Vec<(PodUid, PathBuf)> {
+        let dir = self.0.pod_logs();
+        names(dir).into_iter().filter_map(|name| Some((log_dir_uid(&name)?, dir.join(name)))).collect()
+    }
+}
+
+/// The volumes that containers of the instance mount. They lie in its directory, and go with it.
+#[derive(Debug)]
+struct Volumes(Dirs);
+
+impl Resource for Volumes {
+    fn failure_reason(&self) -> &'static str {
+        "FailedMount"
+    }
+
+    fn prepare(&self, pod: &Pod) -> Result<(), ResourceError> {
+        let volumes = plan_pod_volumes(pod, &self.0)?;
+        Ok(volumes.iter().try_for_each(|volume| volume.apply())?)
+    }
+
+    fn release(&self, _: &PodName, uid: &PodUid) -> Result<(), ResourceError> {
+        Ok(remove_tree(&self.0.volumes(uid))?)
+    }
+
+    fn found(&self) -> Vec<(PodUid, PathBuf)> {
+        Vec::new()
+    }
+}
+
+/// The names in a directory; one that is not there has none.
+fn names(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+/// The UID in the name of a log directory, NAMESPACE_NAME_UID.
+fn log_dir_uid(name: &str) -> Option<PodUid> {
+    let parts: Vec<_> = name.split('_').collect();
+    match parts.as_slice() {
+        [_, _, uid] if is_uid(uid) => Some(PodUid::from(*uid)),
+        _ => None,
+    }
+}
+
+/// What Kubernetes gives for a UID: hexadecimal, with dashes or without. Anything else is not ours to judge.
+fn is_uid(name: &str) -> bool {
+    let digits = name.chars().filter(char::is_ascii_hexdigit).count();
+    digits == 32 && name.chars().all(|c| c.is_ascii_hexdigit() || c == '-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pod::testing::pod;
+
+    const ALIVE: &str = "cd356e388f0b1d2e7bf518178c21b8ff";
+    const DEAD: &str = "1d0dc1eff9be3a4ff33ec80437482d79";
+
+    #[test]
+    fn only_names_that_kubernetes_gives_are_uids() {
+        for (name, expect) in [
+            (DEAD, true),
+            ("1d0dc1ef-f9be-3a4f-f33e-c80437482d79", true),
+            ("lost+found", false),
+            ("", false),
+            ("my-fixed-uid", false),
+        ] {
+            assert_eq!(is_uid(name), expect, "{name}");
+        }
+        for (name, expect) in [
+            (format!("default_simple-node1_{DEAD}"), true),
+            (DEAD.to_owned(), false),
+            (format!("a_b_c_{DEAD}"), false),
+        ] {
+            assert_eq!(log_dir_uid(&name).is_some(), expect, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_prepared_is_found_again_and_released() {
+        let root = tempfile::tempdir().unwrap();
+        let dirs = Dirs::new(root.path().join("root"), root.path().join("logs"));
+        let (resources, mut pods) = (Resources::new(&dirs), Vec::new());
+        for uid in [ALIVE, DEAD] {
+            let mut pod = pod("p", uid);
+            let volumes =
+                serde_json::json!([{"name": "scratch", "emptyDir": {}}, {"name": "unused", "emptyDir": {}}]);
+            pod.spec.volumes = Some(serde_json::from_value(volumes).unwrap());
+            let mounts = serde_json::json!([{"name": "scratch", "mountPath": "/s"}]);
+            pod.spec.containers[0].volume_mounts = Some(serde_json::from_value(mounts).unwrap());
+            // A later agent prepares again.
+            resources.prepare(&pod).unwrap();
+            resources.prepare(&pod).unwrap();
+            assert!(dirs.empty_dir(&pod.uid, "scratch").is_dir());
+            assert!(!dirs.empty_dir(&pod.uid, "unused").exists());
+            pods.push(pod);
+        }
+        let later = Resources::new(&dirs);
+        let orphans = select_orphans(later.found(), &BTreeSet::from([PodUid::from(ALIVE)]));
+        assert_eq!(orphans, [dirs.logs(&pods[1].name, &pods[1].uid), dirs.pod(&pods[1].uid)]);
+        for pod in &pods {
+            later.release(&pod.name, &pod.uid).unwrap();
+            later.release(&pod.name, &pod.uid).unwrap();
+        }
+        assert_eq!(later.found(), []);
+    }
+
+    #[test]
+    fn a_failure_has_kubelets_reason() {
+        let root = tempfile::tempdir().unwrap();
+        let dirs = Dirs::new(root.path().join("root"), root.path().join("logs"));
+        let mut pod = pod("p", DEAD);
+        let volumes =
+            serde_json::json!([{"name": "host", "hostPath": {"path": "/nowhere", "type": "Directory"}}]);
+        pod.spec.volumes = Some(serde_json::from_value(volumes).unwrap());
+        let mounts = serde_json::json!([{"name": "host", "mountPath": "/s"}]);
+        pod.spec.containers[0].volume_mounts = Some(serde_json::from_value(mounts).unwrap());
+        let error = Resources::new(&dirs).prepare(&pod).unwrap_err();
+        assert_eq!(error.reason, "FailedMount");
+        assert_eq!(error.source.to_string(), "hostPath type check failed: /nowhere is not a directory");
+    }
+}

@@ -1,0 +1,152 @@
+//! The seam between a worker and the runtime: what a worker asks for, and nothing else.
+//!
+//! [`Runtime`](super::Runtime) answers from CRI and the node; the simulation of the whole agent answers from a model.
+
+use std::fmt::Debug;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Container as ContainerSpec;
+
+use super::cri::CriError;
+use super::cri::proto::PodSandboxConfig;
+use super::handlers::hooks::HookError;
+use super::limiter::Permit;
+use super::{Cache, Image, ImageError, Made, StartError, StepError};
+use crate::plan::{PullPermit, RemoveContainer, Signalling, StartContainer};
+use crate::pod::hook::Hook;
+use crate::pod::observed::{Observed, Sandbox};
+use crate::pod::{ContainerId, Pod, PodName, PodUid, SandboxId};
+use crate::probe::check::Check;
+use crate::probe::schedule::Ran;
+use crate::probe::target::Place;
+
+/// What is asked for, on its way. Boxed, so that a worker at rest does not hold the large future of a call.
+pub(crate) type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// The sandbox of an instance as the runtime is told of it, with every call that concerns it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SandboxContext(pub(super) Arc<PodSandboxConfig>);
+
+/// What a worker asks of the runtime and of the node. Every answer comes in bounded time; an answer that is not awaited any
+/// more is given up.
+pub(crate) trait PodRuntime: Debug + Send + Sync {
+    /// All that the runtime holds of a pod name.
+    fn observe<'a>(
+        &'a self,
+        pod: &'a PodName,
+        cache: &'a mut Cache,
+    ) -> Answer<'a, Result<Observed, CriError>>;
+
+    /// What [`PodRuntime::observe`] would find, if nothing has happened since `before` but that these were made.
+    fn observe_made<'a>(
+        &'a self,
+        before: Observed,
+        made: &'a [Made],
+        cache: &'a mut Cache,
+    ) -> Answer<'a, Result<Observed, CriError>>;
+
+    /// Prepares what an instance needs on the node. May be repeated.
+    fn prepare_instance<'a>(&'a self, pod: &'a Arc<Pod>) -> Answer<'a, Result<(), StartError>>;
+
+    /// How the runtime is told of the sandbox of this attempt.
+    fn sandbox_context<'a>(
+        &'a self,
+        pod: &'a Pod,
+        attempt: u32,
+    ) -> Answer<'a, Result<SandboxContext, StartError>>;
+
+    /// Waits until the pod may make its sandbox.
+    fn sandbox_permit<'a>(&'a self, pod: &'a Pod) -> Answer<'a, Permit>;
+
+    /// Creates a sandbox.
+    fn create_sandbox<'a>(
+        &'a self,
+        pod: &'a Pod,
+        context: SandboxContext,
+        permit: Permit,
+    ) -> Answer<'a, Result<SandboxId, StartError>>;
+
+    /// Looks whether a container's image is there, or may be pulled. Pulls nothing.
+    fn look_for_image<'a>(
+        &'a self,
+        container: &'a ContainerSpec,
+        permit: PullPermit,
+    ) -> Answer<'a, Result<Image, ImageError>>;
+
+    /// Pulls a container's image; returns the runtime's reference.
+    fn pull_image<'a>(
+        &'a self,
+        pod: &'a Pod,
+        container: &'a ContainerSpec,
+        context: SandboxContext,
+    ) -> Answer<'a, Result<String, ImageError>>;
+
+    /// Creates a container of an image that is there.
+    fn create_container<'a>(
+        &'a self,
+        pod: &'a Pod,
+        start: &'a StartContainer,
+        sandbox: &'a Sandbox,
+        image: String,
+        context: SandboxContext,
+    ) -> Answer<'a, Result<ContainerId, StartError>>;
+
+    /// Starts a created container.
+    fn start_container<'a>(
+        &'a self,
+        pod: &'a Pod,
+        start: &'a StartContainer,
+        id: &'a ContainerId,
+    ) -> Answer<'a, Result<(), StartError>>;
+
+    /// Runs a lifecycle hook of a container, for no longer than `limit`.
+    fn run_hook<'a>(
+        &'a self,
+        id: &'a ContainerId,
+        hook: &'a Hook,
+        pod_ip: Option<&'a str>,
+        limit: Duration,
+    ) -> Answer<'a, Result<(), HookError>>;
+
+    /// Tells a container to end, and kills it when `grace` seconds have passed. May be given up, and asked again with less.
+    fn end_container<'a>(
+        &'a self,
+        id: &'a ContainerId,
+        grace: u64,
+        signal: Signalling,
+    ) -> Answer<'a, Result<(), StepError>>;
+
+    /// Removes a dead container, its log and its termination message.
+    fn remove_container<'a>(
+        &'a self,
+        pod: &'a PodName,
+        container: &'a RemoveContainer,
+    ) -> Answer<'a, Result<(), StepError>>;
+
+    /// Stops a sandbox and frees its network.
+    fn stop_sandbox<'a>(&'a self, id: &'a SandboxId) -> Answer<'a, Result<(), StepError>>;
+
+    /// Removes a stopped sandbox.
+    fn remove_sandbox<'a>(&'a self, id: &'a SandboxId) -> Answer<'a, Result<(), StepError>>;
+
+    /// Releases what an instance has on the node.
+    fn release_instance<'a>(&'a self, pod: &'a PodName, uid: &'a PodUid)
+    -> Answer<'a, Result<(), StepError>>;
+
+    /// The addresses of the node; none while it has none.
+    fn node_ips(&self) -> Vec<String>;
+}
+
+/// What the prober asks for.
+pub(crate) trait ProbeRunner: Debug + Send + Sync {
+    /// Runs what a probe does, for no longer than its `timeout`.
+    fn run_probe<'a>(
+        &'a self,
+        id: &'a ContainerId,
+        check: &'a Check,
+        place: &'a Place,
+        timeout: Duration,
+    ) -> Answer<'a, Ran>;
+}

@@ -1,0 +1,179 @@
+//! The checkpoints of pods on disk: read once when the agent starts, written by the worker of each name.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+
+use crate::host::Dirs;
+use crate::host::state::{Durability, StateError, Store};
+use crate::plan::PullRecord;
+use crate::plan::checkpoint::{Age, Record, Remembered};
+use crate::pod::{PodName, PodUid};
+use crate::runtime::Answer;
+use crate::text::chain;
+
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// Where workers keep what must outlive the agent. A simulation has a disk of its own.
+pub(crate) trait Checkpoints: Debug + Send + Sync {
+    /// Replaces the checkpoint of a pod.
+    fn write<'a>(
+        &'a self,
+        pod: &'a PodName,
+        record: &'a Record,
+        durability: Durability,
+    ) -> Answer<'a, Result<(), StateError>>;
+
+    /// Forgets a pod.
+    fn remove<'a>(&'a self, pod: &'a PodName) -> Answer<'a, Result<(), StateError>>;
+
+    /// What is remembered of failed pulls of an instance, for each of these containers.
+    fn read_pulls<'a>(
+        &'a self,
+        uid: &'a PodUid,
+        containers: Vec<String>,
+    ) -> Answer<'a, Vec<Result<(String, PullRecord), StateError>>>;
+
+    /// Remembers a failed pull, or forgets it.
+    fn write_pull<'a>(
+        &'a self,
+        uid: &'a PodUid,
+        container: &'a str,
+        pull: Option<PullRecord>,
+    ) -> Answer<'a, Result<(), StateError>>;
+}
+
+/// The checkpoints under the agent's root directory. What is remembered of pulls lies in the instance's directory, so that
+/// it goes with it.
+#[derive(Debug, Clone)]
+pub(crate) struct DiskCheckpoints {
+    store: Store,
+    dirs: Dirs,
+    /// The kernel's name for the time since the machine booted; empty if it has none.
+    boot: String,
+}
+
+/// A checkpoint as it is on disk.
+#[derive(Serialize, Deserialize)]
+struct CheckpointFile {
+    #[serde(default)]
+    boot: String,
+    #[serde(flatten)]
+    record: Record,
+}
+
+impl DiskCheckpoints {
+    /// The checkpoints of an agent with this root directory.
+    pub(crate) fn new(root_dir: &Path, dirs: Dirs) -> Self {
+        let boot = fs::read_to_string(BOOT_ID).unwrap_or_default().trim().to_owned();
+        Self { store: Store::new(root_dir, "pods"), dirs, boot }
+    }
+
+    /// What is remembered of every pod. A checkpoint that cannot be read is named and counts as empty, so that its file
+    /// is removed or replaced. Blocks: it is read before anything runs.
+    pub(crate) fn read_all(&self) -> BTreeMap<PodName, Remembered> {
+        let names = self.store.names().unwrap_or_else(|error| {
+            warn!(error = chain(&error), "cannot read the checkpoints of the pods");
+            Vec::new()
+        });
+        let each = names.iter().filter_map(|file| {
+            let (namespace, name) = file.split_once('_')?;
+            let kept = self.store.read::<CheckpointFile>(file).unwrap_or_else(|error| {
+                warn!(error = chain(&error), "the checkpoint of a pod is lost");
+                None
+            });
+            let remembered = kept.map(|CheckpointFile { boot, record }| {
+                let age = if boot == self.boot && !boot.is_empty() { Age::ThisBoot } else { Age::Earlier };
+                Remembered { record, age }
+            });
+            Some((PodName::new(namespace, name), remembered.unwrap_or_default()))
+        });
+        each.collect()
+    }
+
+    fn pulls(&self, uid: &PodUid) -> Store {
+        Store::new(&self.dirs.pod(uid), "pulls")
+    }
+}
+
+impl Checkpoints for DiskCheckpoints {
+    fn write<'a>(
+        &'a self,
+        pod: &'a PodName,
+        record: &'a Record,
+        durability: Durability,
+    ) -> Answer<'a, Result<(), StateError>> {
+        let file = CheckpointFile { boot: self.boot.clone(), record: record.clone() };
+        let (store, name) = (self.store.clone(), file_name(pod));
+        Box::pin(smol::unblock(move || store.write(&name, &file, durability)))
+    }
+
+    fn remove<'a>(&'a self, pod: &'a PodName) -> Answer<'a, Result<(), StateError>> {
+        let (store, name) = (self.store.clone(), file_name(pod));
+        Box::pin(smol::unblock(move || store.remove(&name)))
+    }
+
+    fn read_pulls<'a>(
+        &'a self,
+        uid: &'a PodUid,
+        containers: Vec<String>,
+    ) -> Answer<'a, Vec<Result<(String, PullRecord), StateError>>> {
+        let store = self.pulls(uid);
+        Box::pin(smol::unblock(move || {
+            let read = |name: String| Some(store.read(&name).transpose()?.map(|record| (name, record)));
+            containers.into_iter().filter_map(read).collect()
+        }))
+    }
+
+    fn write_pull<'a>(
+        &'a self,
+        uid: &'a PodUid,
+        container: &'a str,
+        pull: Option<PullRecord>,
+    ) -> Answer<'a, Result<(), StateError>> {
+        let (store, name) = (self.pulls(uid), container.to_owned());
+        Box::pin(smol::unblock(move || match pull {
+            Some(pull) => store.write(&name, &pull, Durability::Process),
+            None => store.remove(&name),
+        }))
+    }
+}
+
+/// Neither a namespace nor a name holds an underscore.
+fn file_name(pod: &PodName) -> String {
+    format!("{}_{}", pod.namespace, pod.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::checkpoint::Life;
+    use crate::pod::testing::pod;
+
+    #[test]
+    fn what_is_written_is_read_again_and_damage_costs_what_it_held() {
+        let root = tempfile::tempdir().unwrap();
+        let dirs = Dirs::new(root.path().to_owned(), root.path().join("logs"));
+        let checkpoints = DiskCheckpoints::new(root.path(), dirs);
+        assert!(checkpoints.read_all().is_empty());
+        let (good, bad) = (PodName::new("default", "good-node1"), PodName::new("kube-system", "bad"));
+        let mut record = Record::default();
+        record.note(&pod("good-node1", "u"), Life::Completed, Default::default());
+        for name in [&good, &bad] {
+            smol::block_on(checkpoints.write(name, &record, Durability::Process)).unwrap();
+        }
+        fs::write(root.path().join("rkubelet/pods/kube-system_bad.json"), "{\"instance\"").unwrap();
+        fs::write(root.path().join("rkubelet/pods/strange.json"), "{}").unwrap();
+        let whole = Remembered { record, age: Age::ThisBoot };
+        let expect = BTreeMap::from([(good.clone(), whole), (bad.clone(), Remembered::default())]);
+        assert_eq!(checkpoints.read_all(), expect);
+        let rebooted = DiskCheckpoints { boot: "another".into(), ..checkpoints.clone() };
+        assert_eq!(rebooted.read_all()[&good].age, Age::Earlier);
+        smol::block_on(checkpoints.remove(&bad)).unwrap();
+        assert_eq!(checkpoints.read_all().len(), 1);
+    }
+}

@@ -1,0 +1,67 @@
+//! What a worker knows of the instance that is wanted, or was wanted last. An edit makes a new one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::PodStatus;
+
+use crate::plan::order::Gate;
+use crate::plan::{Activity, History, PullFailure, Want};
+use crate::pod::Pod;
+
+/// One version of one instance, from when it was first wanted.
+#[derive(Debug)]
+pub(super) struct Instance {
+    /// The pod.
+    pub(super) pod: Arc<Pod>,
+    /// It is wanted; else it ends, and is shown until nothing is left of it.
+    pub(super) wanted: bool,
+    /// What failed so far.
+    pub(super) history: History,
+    /// Whether it may start, as last judged.
+    pub(super) gate: Option<Gate>,
+    /// When it was first wanted, in uptime.
+    pub(super) wanted_since: Duration,
+    /// Since when it is at work, if it is.
+    pub(super) activity: Option<Activity>,
+    /// Its status as last computed.
+    pub(super) status: Option<Arc<PodStatus>>,
+    /// Images that were pulled for containers still to be created, by container name.
+    pub(super) pulled: BTreeMap<String, String>,
+    /// What it needs on the node was prepared by this agent.
+    pub(super) prepared: bool,
+}
+
+impl Instance {
+    /// An instance that is wanted from now on; `status` is what is remembered of it.
+    pub(super) fn new(pod: Arc<Pod>, status: Option<Arc<PodStatus>>, uptime: Duration) -> Self {
+        Self {
+            pod,
+            wanted: true,
+            history: History::default(),
+            gate: None,
+            wanted_since: uptime,
+            activity: None,
+            status,
+            pulled: BTreeMap::new(),
+            prepared: false,
+        }
+    }
+
+    /// The same with what an earlier agent remembered of failed pulls.
+    pub(super) fn with_pulls(mut self, pulls: BTreeMap<String, PullFailure>) -> Self {
+        self.history.pulls = pulls;
+        self
+    }
+
+    /// It is not wanted any more: nothing of its past counts, should it be wanted again.
+    pub(super) fn dismissed(self) -> Self {
+        Self { wanted: false, ..Self::new(self.pod, self.status, self.wanted_since) }
+    }
+
+    /// It is the version that is wanted, and was so before.
+    pub(super) fn is_wanted_by(&self, want: &Want) -> bool {
+        matches!(want, Want::Run(pod) if self.wanted && self.pod.same_as(pod))
+    }
+}
