@@ -3,6 +3,7 @@
 //!
 //! Everything that touches the disk blocks: call it through `smol::unblock`.
 
+pub(crate) mod boot;
 pub(crate) mod clock;
 pub(crate) mod dirs;
 pub(crate) mod files;

@@ -30,15 +30,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::plan::checkpoint::Record;
 use crate::plan::order::{Gate, Unmet};
-use crate::pod::observed::{Container, Observed, Sandbox};
+use crate::pod::observed::{Container, Exit, Observed, Sandbox};
 use crate::pod::{ContainerId, ContainerRef, Pod, PodUid, SandboxId};
 use crate::probe::target::Verdicts;
 use crate::time::backoff::Backoff;
+use crate::time::since::Since;
 use stop::{Quiet, Stopping};
 
 pub(crate) use deadline::Activity;
 pub(crate) use ending::{Ask, Endings, Signalling, StopContainer};
 pub(crate) use pull::{PullFailure, PullPermit, PullRecord};
+pub(crate) use sandbox::MadeSandbox;
 
 /// The newest whole wish for a pod name.
 #[derive(Debug, Clone, PartialEq)]
@@ -194,6 +196,8 @@ pub(crate) struct Waiting {
 pub(crate) struct History {
     /// The sandbox could not be made.
     pub sandbox: Option<Failure>,
+    /// The last sandbox that was made.
+    pub made: Option<MadeSandbox>,
     /// Containers that could not be started, by name.
     pub starts: BTreeMap<String, Failure>,
     /// Containers whose image could not be pulled, by name.
@@ -208,7 +212,7 @@ pub(crate) struct Failure {
     /// How many.
     pub count: u32,
     /// When the last one was.
-    pub at: Timestamp,
+    pub since: Since,
     /// How to wait before the next try.
     pub backoff: Backoff,
     /// The reason and message to show.
@@ -219,16 +223,16 @@ impl Failure {
     /// One more failure of the same kind, after `earlier`.
     pub(crate) fn after(
         earlier: Option<&Failure>,
-        at: Timestamp,
+        uptime: Duration,
         backoff: Backoff,
         waiting: Waiting,
     ) -> Self {
         let count = earlier.map_or(0, |failure| failure.count).saturating_add(1);
-        Self { count, at, backoff, waiting }
+        Self { count, since: Since::now(uptime), backoff, waiting }
     }
 
-    fn remaining(&self, now: Timestamp) -> Option<Duration> {
-        self.backoff.remaining(self.count, self.at, now)
+    fn remaining(&self, uptime: Duration) -> Option<Duration> {
+        self.backoff.remaining(self.count, self.since.elapsed(uptime))
     }
 }
 
@@ -264,10 +268,20 @@ pub(crate) struct Situation<'a> {
     pub activity: Option<Activity>,
     /// How crash loops wait.
     pub crash_loop: Backoff,
-    /// The time.
+    /// When containers ended, as counted since it was first seen. One that is missing is dated by the wall clock.
+    pub exits: &'a BTreeMap<ContainerId, Since>,
+    /// The time of day.
     pub now: Timestamp,
     /// The time on a clock that never jumps.
     pub uptime: Duration,
+}
+
+impl Situation<'_> {
+    /// How long ago a container ended.
+    fn since_exit(&self, container: &Container, exit: &Exit) -> Duration {
+        let dated = || Since::dated(exit.finished_at, self.now, self.uptime);
+        self.exits.get(&container.id).copied().unwrap_or_else(dated).elapsed(self.uptime)
+    }
 }
 
 /// Decides what to do next for one pod name.

@@ -56,6 +56,8 @@ pub(crate) struct NodeSettings {
     pub(crate) node_ips: NodeIps,
     /// The cluster's resolver.
     pub(crate) cluster_dns: ClusterDns,
+    /// Which boot of the machine this is; empty if the kernel does not say.
+    pub(crate) boot_id: String,
     /// The node's resolver file; without one, pods with the node's policy get none.
     pub(crate) resolv_conf: Option<PathBuf>,
 }

@@ -3,3 +3,4 @@
 pub(crate) mod backoff;
 pub(crate) mod clock;
 pub(crate) mod duration;
+pub(crate) mod since;

@@ -6,6 +6,7 @@
 //! that it reacts to a newer desired state at once.
 
 pub(crate) mod checkpoints;
+mod exits;
 mod instance;
 mod jobs;
 mod mailbox;
@@ -38,6 +39,7 @@ use crate::sync::message::{Event, Report};
 use crate::text::chain;
 use crate::time::backoff::Backoff;
 use checkpoints::Checkpoints;
+use exits::{Exits, log_end};
 use instance::Instance;
 use jobs::Jobs;
 use mailbox::Mailbox;
@@ -81,8 +83,14 @@ pub(crate) async fn run_pod_worker(context: Context, name: PodName, inbox: Recei
         instance: None,
         endings: Endings::default(),
         start_hooks: BTreeMap::new(),
+        exits: Exits::default(),
         uids_on_disk: record.instance.iter().map(|instance| instance.uid.clone()).collect(),
-        checkpoint: Checkpoint { written: record.clone(), record, write_error: String::new() },
+        checkpoint: Checkpoint {
+            written: record.clone(),
+            record,
+            failed_writes: 0,
+            write_error: String::new(),
+        },
         failures: StepFailures::default(),
         last_steps: Vec::new(),
         sandbox_context: None,
@@ -133,6 +141,8 @@ struct Worker {
     endings: Endings,
     /// How far postStart hooks are.
     start_hooks: BTreeMap<ContainerId, StartHook>,
+    /// When containers ended.
+    exits: Exits,
     checkpoint: Checkpoint,
     /// Instances that may have something on disk though the runtime holds nothing of them.
     uids_on_disk: BTreeSet<PodUid>,
@@ -149,8 +159,17 @@ struct Checkpoint {
     record: Record,
     /// The record as it is on disk.
     written: Record,
+    /// Writes that failed in a row.
+    failed_writes: u32,
     /// The last error that was logged about writing it.
     write_error: String,
+}
+
+impl Checkpoint {
+    /// When to write again what could not be written.
+    fn retry_in(&self) -> Option<Duration> {
+        (self.failed_writes > 0).then(|| Backoff::STEP.delay(self.failed_writes))
+    }
 }
 
 /// Failed steps in a row, other than those of starts.
@@ -188,6 +207,9 @@ impl Worker {
         }
         let clock = self.context.handles.clock.clone();
         let (now, uptime) = (clock.now(), clock.uptime());
+        for container in self.exits.note(&observed, now, uptime) {
+            log_end(&self.name, container);
+        }
         let gate = self.judge_gate(wish, &observed, uptime);
         let pod = self.instance.as_ref().map(|instance| instance.pod.clone());
         let grace = pod.and_then(|pod| pod.spec.termination_grace_period_seconds);
@@ -204,6 +226,7 @@ impl Worker {
             start_hooks: &self.start_hooks,
             probes: &probes,
             endings: &self.endings,
+            exits: &self.exits.since,
             activity,
             crash_loop: self.context.crash_loop,
             now,
@@ -231,7 +254,7 @@ impl Worker {
             if *want == Want::Stop && observed.is_empty() {
                 return self.finish(wish.number).await;
             }
-            return Next::Rest(plan.wake_in);
+            return Next::Rest([plan.wake_in, self.checkpoint.retry_in()].into_iter().flatten().min());
         }
         self.observer.begin_steps();
         for step in &plan.steps {
@@ -332,7 +355,7 @@ impl Worker {
             (Step::RemoveInstance(uid), _) => self.release_instance(uid).await,
             (Step::RemoveSandbox(id), _) => runtime.remove_sandbox(id).await,
             (Step::CreateSandbox { attempt, images }, Want::Run(pod)) => {
-                return self.create_sandbox(pod, *attempt, images).await;
+                return self.create_sandbox(pod, *attempt, images, wish).await;
             }
             (Step::StartContainer(start), Want::Run(pod)) => {
                 return self.start(pod, start, wish, observed).await;

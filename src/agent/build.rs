@@ -6,6 +6,7 @@ use tracing::info;
 
 use super::AgentError;
 use crate::config::Config;
+use crate::host::boot::boot_id;
 use crate::host::state::Store;
 use crate::host::{Dirs, NodeIps};
 use crate::http::{Client, Reactor};
@@ -52,6 +53,7 @@ pub(super) fn runtime(
             servers: config.cluster_dns.iter().map(ToString::to_string).collect(),
             domain: config.cluster_domain.clone(),
         },
+        boot_id: boot_id(),
         resolv_conf: config.resolv_conf.clone(),
     };
     let settings = PullSettings {

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Container as ContainerSpec;
 
 use super::deadline::{self, Deadline};
@@ -31,7 +30,8 @@ pub(super) struct Judge<'a> {
     pub(super) lost: &'a BTreeSet<ContainerId>,
     pub(super) probes: &'a Verdicts,
     pub(super) crash_loop: Backoff,
-    pub(super) now: Timestamp,
+    pub(super) uptime: Duration,
+    pub(super) situation: &'a Situation<'a>,
     /// The sandbox to run in, if there is one.
     pub(super) ready: Option<&'a SandboxId>,
     /// The round to be in.
@@ -48,7 +48,7 @@ fn crash_loop(pod: &Pod, node: Backoff) -> Backoff {
 
 /// Plans the wanted instance, when no other is alive.
 pub(super) fn plan_run(pod: &Pod, situation: &Situation<'_>, others: &[SandboxId]) -> Plan {
-    let &Situation { observed, history, start_hooks, probes, now, .. } = situation;
+    let &Situation { observed, history, start_hooks, probes, uptime, .. } = situation;
     let footing = sandbox::footing(pod, situation, others);
     let ready = match &footing {
         Footing::Ready(sandbox) => Some(&sandbox.id),
@@ -57,8 +57,19 @@ pub(super) fn plan_run(pod: &Pod, situation: &Situation<'_>, others: &[SandboxId
     let round = Round::of(pod, observed);
     let crash_loop = crash_loop(pod, situation.crash_loop);
     let lost = sandbox::lost(pod, situation, others);
-    let judge =
-        Judge { pod, observed, history, start_hooks, probes, lost: &lost, crash_loop, now, ready, round };
+    let judge = Judge {
+        pod,
+        observed,
+        history,
+        start_hooks,
+        probes,
+        lost: &lost,
+        crash_loop,
+        uptime,
+        situation,
+        ready,
+        round,
+    };
     let mut needs = Needs::default();
     let mains: Vec<_> = pod
         .spec
@@ -94,7 +105,7 @@ pub(super) fn plan_run(pod: &Pod, situation: &Situation<'_>, others: &[SandboxId
     if situation.record.has_completed(pod) {
         // Whatever became of its traces.
         (finished, needs) = (true, Needs::default());
-    } else if let Some((left, waiting)) = judge.round.remaining(crash_loop, now) {
+    } else if let Some((left, waiting)) = judge.round.remaining(crash_loop, situation) {
         needs = Needs::default();
         needs.wait(left);
         needs.waiting = pod.containers().map(|(_, spec)| (spec.name.clone(), waiting.clone())).collect();
@@ -131,7 +142,7 @@ pub(super) fn plan_run(pod: &Pod, situation: &Situation<'_>, others: &[SandboxId
             for (container, found, attempt, crashes) in std::mem::take(&mut needs.starts) {
                 // Until it succeeds, what failed last is what is known.
                 if let Some(spec) = pod.container(container)
-                    && let Some(waiting) = history.waiting(&spec.name, now)
+                    && let Some(waiting) = history.waiting(&spec.name, uptime)
                 {
                     needs.waiting.insert(spec.name.clone(), waiting);
                 }
@@ -156,7 +167,7 @@ pub(super) fn plan_run(pod: &Pod, situation: &Situation<'_>, others: &[SandboxId
             Gate::Open(_) => {
                 // Also while it is tried once more.
                 held_up = needs.wait_for_sandbox(pod, history);
-                match sandbox::remaining(history, now) {
+                match sandbox::remaining(history, uptime) {
                     Some(left) => needs.wait(left),
                     None => {
                         steps = stop::plan_release(observed, |_, _| true);
@@ -227,8 +238,10 @@ impl Judge<'_> {
                 let is_spent = self.is_spent(spec, newest);
                 if is_spent { Need::Spent { attempt: next, crashes: newest.crashes } } else { Need::Done }
             }
+            // The machine went down under it: that is no crash.
+            (_, Some(_)) if newest.earlier_boot => self.start(spec, next, 0),
             (_, Some((exit, crashes, _))) => {
-                match self.crash_loop.remaining(crashes, exit.finished_at, self.now) {
+                match self.crash_loop.remaining(crashes, self.situation.since_exit(newest, exit)) {
                     Some(left) => {
                         let delay = self.crash_loop.delay(crashes);
                         Need::Wait(left, crash_loop_waiting(self.pod, spec, delay))
@@ -276,10 +289,10 @@ impl Judge<'_> {
     /// Starts a container, unless earlier tries failed too recently.
     pub(super) fn start(&self, spec: &ContainerSpec, attempt: u32, crashes: u32) -> Need {
         if self.history.pulling.contains(&spec.name) {
-            return Need::Pulling(self.history.waiting(&spec.name, self.now));
+            return Need::Pulling(self.history.waiting(&spec.name, self.uptime));
         }
-        let remaining = self.history.remaining(spec, self.now);
-        match remaining.zip(self.history.waiting(&spec.name, self.now)) {
+        let remaining = self.history.remaining(spec, self.uptime);
+        match remaining.zip(self.history.waiting(&spec.name, self.uptime)) {
             Some((left, waiting)) => Need::Wait(left, waiting),
             None => Need::Start { attempt, crashes },
         }

@@ -5,8 +5,6 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
-
 use super::ending::Stop;
 use super::stop::{self, Stopping};
 use super::{Situation, Waiting};
@@ -62,10 +60,14 @@ impl<'a> Round<'a> {
 
     /// How long the next round must wait, and what its containers say meanwhile: a pod that restarts itself again and
     /// again is a crash loop too.
-    pub(super) fn remaining(&self, crash_loop: Backoff, now: Timestamp) -> Option<(Duration, Waiting)> {
-        let (container, exit) = self.cause?;
+    pub(super) fn remaining(
+        &self,
+        crash_loop: Backoff,
+        situation: &Situation<'_>,
+    ) -> Option<(Duration, Waiting)> {
+        let (container, exit) = self.cause.filter(|(container, _)| !container.earlier_boot)?;
         let crashes = crash_loop.counted(container.crashes, exit.ran_for());
-        let left = crash_loop.remaining(crashes, exit.finished_at, now)?;
+        let left = crash_loop.remaining(crashes, situation.since_exit(container, exit))?;
         let message = format!(
             "back-off {} restarting all containers after {} ended with exit code {}",
             format_duration(crash_loop.delay(crashes)),

@@ -1,6 +1,7 @@
 //! The sandbox of the wanted instance: is there one to run in, must one be made, which ones are left over.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::ending::Stop;
 use super::stop::{self, Quiet, Stopping};
@@ -9,9 +10,40 @@ use crate::pod::observed::{Container, Observed, Sandbox};
 use crate::pod::restart::RestartPolicy;
 use crate::pod::{ContainerId, Pod, SandboxId};
 use crate::probe::target::Verdicts;
+use crate::time::backoff::Backoff;
+use crate::time::since::Since;
 
 /// How many containers of one name are kept: the newest, and the one before it for `lastState`.
 const KEPT_PER_NAME: usize = 2;
+
+/// A sandbox that dies sooner than this counts as short-lived.
+const SHORT_LIFE: Duration = Duration::from_secs(10);
+
+/// A sandbox that was made, and how many before it died soon after they were made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MadeSandbox {
+    short_lived: u32,
+    since: Since,
+}
+
+impl MadeSandbox {
+    /// One is made after `earlier`, which is no more.
+    pub(crate) fn after(earlier: Option<&Self>, uptime: Duration) -> Self {
+        let lived_short = |earlier: &&Self| {
+            // It may have died early in the wait that was due before this one.
+            let wait = Backoff::STEP.delay(earlier.short_lived);
+            earlier.since.elapsed(uptime) < wait.saturating_add(SHORT_LIFE)
+        };
+        let short_lived =
+            earlier.filter(lived_short).map_or(0, |earlier| earlier.short_lived.saturating_add(1));
+        Self { short_lived, since: Since::now(uptime) }
+    }
+
+    /// How long the next one must wait.
+    fn remaining(&self, uptime: Duration) -> Option<Duration> {
+        Backoff::STEP.remaining(self.short_lived, self.since.elapsed(uptime))
+    }
+}
 
 /// The sandbox situation of the wanted instance.
 #[derive(Debug, PartialEq, Eq)]
@@ -73,9 +105,10 @@ fn is_unhealthy(pod: &Pod, container: &Container, probes: &Verdicts) -> bool {
     probes.failed(&container.id).is_some() && of_name.is_some_and(|(_, spec)| may_restart(spec))
 }
 
-/// What is left to wait after failed attempts at a sandbox.
-pub(super) fn remaining(history: &History, now: jiff::Timestamp) -> Option<std::time::Duration> {
-    history.sandbox.as_ref().and_then(|failure| failure.remaining(now))
+/// What is left to wait after failed attempts at a sandbox, and after sandboxes that died at once.
+pub(super) fn remaining(history: &History, uptime: Duration) -> Option<Duration> {
+    let failed = history.sandbox.as_ref().and_then(|failure| failure.remaining(uptime));
+    failed.max(history.made.as_ref().and_then(|made| made.remaining(uptime)))
 }
 
 /// Removes dead containers beyond those kept per name, and dead sandboxes that hold none.

@@ -23,6 +23,10 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
+fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
 fn sandbox(uid: &str, attempt: u32, ready: bool) -> Sandbox {
     Sandbox {
         id: SandboxId(format!("{uid}-s{attempt}")),
@@ -49,6 +53,7 @@ fn container(uid: &str, sandbox: u32, name: &str, attempt: u32, state: Container
         grace: Some(7),
         pre_stop: None,
         stop_signal: None,
+        earlier_boot: false,
         image: "image:1".into(),
         image_ref: "sha256:1".into(),
         created_at: at(i64::from(attempt)),
@@ -93,7 +98,8 @@ fn plan_with(
     now: Timestamp,
 ) -> Plan {
     let calm = Calm::default();
-    plan_pod(&Situation { history, gate, record, now, ..calm.situation(want, observed) })
+    let uptime = secs(u64::try_from(now.as_second()).unwrap());
+    plan_pod(&Situation { history, gate, record, now, uptime, ..calm.situation(want, observed) })
 }
 
 /// A past and surroundings in which nothing happened.
@@ -104,6 +110,7 @@ struct Calm {
     start_hooks: BTreeMap<ContainerId, StartHook>,
     probes: Verdicts,
     endings: Endings,
+    exits: BTreeMap<ContainerId, Since>,
 }
 
 impl Default for Calm {
@@ -115,6 +122,7 @@ impl Default for Calm {
             start_hooks: BTreeMap::new(),
             probes: Verdicts::default(),
             endings: Endings::default(),
+            exits: BTreeMap::new(),
         }
     }
 }
@@ -130,6 +138,7 @@ impl Calm {
             start_hooks: &self.start_hooks,
             probes: &self.probes,
             endings: &self.endings,
+            exits: &self.exits,
             activity: None,
             crash_loop: CRASH,
             now: at(100),
@@ -214,7 +223,7 @@ fn a_stop_ends_everything_and_starts_nothing() {
 fn failures_wait_and_say_why() {
     let pod = Arc::new(pod_with("p", "u", "Always", &["main", "side"]));
     let waiting = Waiting { reason: "ErrImagePull".into(), message: "no such host".into() };
-    let first = Failure::after(None, at(95), Backoff::PULL, waiting.clone());
+    let first = Failure::after(None, secs(95), Backoff::PULL, waiting.clone());
     let history = History { starts: [("main".to_owned(), first.clone())].into(), ..History::default() };
     let observed = Observed { sandboxes: vec![sandbox("u", 0, true)], containers: vec![] };
     let plan = planned(&Want::Run(pod.clone()), &observed, &history, at(100));
@@ -222,13 +231,13 @@ fn failures_wait_and_say_why() {
     assert_eq!(plan.waiting["main"], waiting);
     assert_eq!(plan.wake_in, Some(Duration::from_secs(5)));
 
-    let second = Failure::after(Some(&first), at(105), Backoff::PULL, waiting.clone());
-    assert_eq!(second.remaining(at(105)), Some(Duration::from_secs(20)));
+    let second = Failure::after(Some(&first), secs(105), Backoff::PULL, waiting.clone());
+    assert_eq!(second.remaining(secs(105)), Some(Duration::from_secs(20)));
 
     // While a pull waits, the image is looked for, and what failed stays in sight.
-    let mut failed = PullFailure::after(None, "image:1", at(95), waiting.clone());
+    let mut failed = PullFailure::after(None, "image:1", secs(95), waiting.clone());
     for (looked, now, starts, wake_in) in [(95, 99, 1, Some(1)), (95, 100, 2, None), (100, 100, 1, Some(5))] {
-        failed.looked = at(looked);
+        failed.looked = Some(Since::now(secs(looked)));
         let history = History { pulls: [("main".to_owned(), failed.clone())].into(), ..History::default() };
         let plan = planned(&Want::Run(pod.clone()), &observed, &history, at(now));
         assert_eq!((plan.steps.len(), plan.wake_in), (starts, wake_in.map(Duration::from_secs)), "{now}");
@@ -236,7 +245,7 @@ fn failures_wait_and_say_why() {
     }
 
     let history = History {
-        sandbox: Some(Failure::after(None, at(100), Backoff::STEP, waiting)),
+        sandbox: Some(Failure::after(None, secs(100), Backoff::STEP, waiting)),
         ..History::default()
     };
     let plan = planned(&Want::Run(pod.clone()), &Observed::default(), &history, at(100));
@@ -262,4 +271,58 @@ fn a_crash_loop_names_its_delay() {
         plan.waiting["main"].message,
         "back-off 20s restarting failed container=main pod=p_default(u)"
     );
+}
+
+#[test]
+fn a_clock_that_is_set_delays_no_restart() {
+    let pod = Arc::new(pod_with("p", "u", "Always", &["main"]));
+    let crashed = Container { crashes: 2, ..container("u", 0, "main", 2, exited(1, 1_000)) };
+    let observed = Observed { sandboxes: vec![sandbox("u", 0, true)], containers: vec![crashed] };
+    let want = Want::Run(pod);
+    // Seen 5 s after it ended, at an uptime of 50 s; then the clock is set.
+    let seen = Since::dated(at(1_000), at(1_005), secs(50));
+    let exits = BTreeMap::from([(ContainerId::from("u-main-2"), seen)]);
+    let calm = Calm { exits, ..Calm::default() };
+    let wait = |calm: &Calm, now, uptime| {
+        plan_pod(&Situation { now, uptime: secs(uptime), ..calm.situation(&want, &observed) }).wake_in
+    };
+    for now in [0, 1_006, 1_000_000] {
+        assert_eq!(wait(&calm, at(now), 51), Some(secs(14)), "{now}");
+        assert_eq!(wait(&calm, at(now), 65), None, "{now}");
+    }
+    assert_eq!(wait(&Calm::default(), at(3), 51), None, "an end in the future is due");
+}
+
+#[test]
+fn an_end_by_a_reboot_is_no_crash() {
+    let pod = Arc::new(pod_with("p", "u", "Always", &["main"]));
+    let ended = Container { crashes: 3, ..container("u", 0, "main", 3, exited(255, 99)) };
+    for (earlier_boot, expect) in [(false, vec![]), (true, vec!["create-sandbox 1"])] {
+        let containers = vec![Container { earlier_boot, ..ended.clone() }];
+        let observed = Observed { sandboxes: vec![sandbox("u", 0, false)], containers };
+        let plan = planned(&Want::Run(pod.clone()), &observed, &History::default(), at(100));
+        let steps: Vec<_> = words(&plan).into_iter().filter(|step| step.starts_with("create")).collect();
+        assert_eq!(steps, expect, "{earlier_boot}");
+    }
+    let containers = vec![Container { earlier_boot: true, ..ended }];
+    let observed = Observed { sandboxes: vec![sandbox("u", 0, false), sandbox("u", 1, true)], containers };
+    let plan = planned(&Want::Run(pod), &observed, &History::default(), at(100));
+    assert_eq!(words(&plan)[0], "start 0 #4 in u-s1 after 0", "the count begins anew");
+}
+
+#[test]
+fn sandboxes_that_die_at_once_wait_longer_each_time() {
+    let mut made = MadeSandbox::after(None, secs(0));
+    let (mut uptime, mut waits) = (0, Vec::new());
+    for _ in 0..9 {
+        let history = History { made: Some(made), ..History::default() };
+        let wait = sandbox::remaining(&history, secs(uptime)).unwrap_or_default().as_secs();
+        waits.push(wait);
+        uptime += wait;
+        made = MadeSandbox::after(Some(&made), secs(uptime));
+    }
+    assert_eq!(waits, [0, 1, 2, 4, 8, 16, 32, 60, 60]);
+    let history =
+        History { made: Some(MadeSandbox::after(Some(&made), secs(uptime + 100))), ..History::default() };
+    assert_eq!(sandbox::remaining(&history, secs(uptime + 100)), None, "it had lived long");
 }

@@ -40,6 +40,9 @@ pub(crate) const GRACE_PERIOD: &str = "io.kubernetes.pod.terminationGracePeriod"
 /// Annotation of a container, ours: crashes in a row before it, so that back-off outlives the agent.
 pub(crate) const CRASHES: &str = "rkubelet.dev/crashes";
 
+/// Annotation of a container, ours: the boot of the machine in which it was made. An end by a reboot is no crash.
+pub(crate) const BOOT_ID: &str = "rkubelet.dev/boot-id";
+
 /// Annotation of a container, ours: how often a rule restarted all containers of the pod before it.
 pub(crate) const ROUND: &str = "rkubelet.dev/round";
 

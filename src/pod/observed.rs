@@ -64,6 +64,8 @@ pub(crate) struct Container {
     pub pre_stop: Option<Hook>,
     /// The signal that asks it to end, where the runtime does not see to that.
     pub stop_signal: Option<u32>,
+    /// It was made before the machine last booted.
+    pub earlier_boot: bool,
     /// The image as the manifest names it.
     pub image: String,
     /// The image as the runtime resolved it.

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::annotations::AFTER;
-use super::{ConfigHash, Pod, PodName, PodUid, Source};
+use super::observed::{self, ContainerState};
+use super::{ConfigHash, ContainerId, Pod, PodName, PodUid, SandboxId, Source};
 
 /// A pod with one container `main`; UID and hash are both `hash`.
 pub(crate) fn pod(name: &str, hash: &str) -> Pod {
@@ -46,5 +48,28 @@ pub(crate) fn pod_with(name: &str, hash: &str, policy: &str, containers: &[&str]
             .map(|c| ((*c).to_owned(), format!("hash-{c}")))
             .collect::<BTreeMap<_, _>>(),
         spec,
+    }
+}
+
+/// A container of sandbox `s` in this state, whose id is its name.
+pub(crate) fn container(name: &str, state: ContainerState) -> observed::Container {
+    observed::Container {
+        id: ContainerId::from(name),
+        sandbox: SandboxId::from("s"),
+        uid: PodUid::from("u"),
+        name: name.into(),
+        attempt: 0,
+        hash: format!("hash-{name}"),
+        crashes: 0,
+        round: 0,
+        sidecar: None,
+        grace: None,
+        pre_stop: None,
+        stop_signal: None,
+        earlier_boot: false,
+        image: "image:1".into(),
+        image_ref: "sha256:1".into(),
+        created_at: Timestamp::UNIX_EPOCH,
+        state,
     }
 }

@@ -112,7 +112,7 @@ impl Runtime {
                         annotations: status.annotations.clone(),
                         ..proto::Container::default()
                     };
-                    let container = container(&listed, status).await;
+                    let container = container(&listed, status, &self.node.boot_id).await;
                     cache.containers.insert(listed.id, (listed.state, container.clone()));
                     observed.containers.push(container);
                 }
@@ -132,7 +132,7 @@ impl Runtime {
 
     async fn observe_container(&self, listed: &proto::Container) -> Result<Container, CriError> {
         let status = self.cri.container_status(&ContainerId(listed.id.clone())).await?;
-        Ok(container(listed, status).await)
+        Ok(container(listed, status, &self.node.boot_id).await)
     }
 }
 
@@ -173,7 +173,11 @@ fn sandbox(listed: &proto::PodSandbox, network: Option<proto::PodSandboxNetworkS
     }
 }
 
-async fn container(listed: &proto::Container, mut status: proto::ContainerStatus) -> Container {
+async fn container(
+    listed: &proto::Container,
+    mut status: proto::ContainerStatus,
+    boot_id: &str,
+) -> Container {
     let message = match CriState::try_from(listed.state) {
         Ok(CriState::ContainerExited) => closing_message(&mut status).await,
         _ => String::new(),
@@ -198,6 +202,8 @@ async fn container(listed: &proto::Container, mut status: proto::ContainerStatus
         stop_signal: annotation(keys::STOP_SIGNAL)
             .filter(|_| status.stop_signal == proto::Signal::RuntimeDefault as i32)
             .and_then(|name| signal::number(name)),
+        // One that does not say was made by an earlier version, in whatever boot.
+        earlier_boot: annotation(keys::BOOT_ID).is_some_and(|made_in| made_in != boot_id),
         image: status.image.map(|image| image.image).unwrap_or_default(),
         image_ref: status.image_ref,
         created_at: time(listed.created_at).unwrap_or_default(),

@@ -165,6 +165,7 @@ impl Runtime {
             attempt: start.attempt,
             crashes: start.crashes,
             round: start.round,
+            boot_id: self.node.boot_id.clone(),
             sidecar: match start.container {
                 ContainerRef::Init(place) if is_sidecar(container) => Some(place),
                 _ => None,

@@ -2,21 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use crate::host::Dirs;
+use crate::host::boot::boot_id;
 use crate::host::state::{Durability, StateError, Store};
 use crate::plan::PullRecord;
 use crate::plan::checkpoint::{Age, Record, Remembered};
 use crate::pod::{PodName, PodUid};
 use crate::runtime::Answer;
 use crate::text::chain;
-
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// Where workers keep what must outlive the agent. A simulation has a disk of its own.
 pub(crate) trait Checkpoints: Debug + Send + Sync {
@@ -69,8 +67,7 @@ struct CheckpointFile {
 impl DiskCheckpoints {
     /// The checkpoints of an agent with this root directory.
     pub(crate) fn new(root_dir: &Path, dirs: Dirs) -> Self {
-        let boot = fs::read_to_string(BOOT_ID).unwrap_or_default().trim().to_owned();
-        Self { store: Store::new(root_dir, "pods"), dirs, boot }
+        Self { store: Store::new(root_dir, "pods"), dirs, boot: boot_id() }
     }
 
     /// What is remembered of every pod. A checkpoint that cannot be read is named and counts as empty, so that its file
@@ -150,6 +147,8 @@ fn file_name(pod: &PodName) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::plan::checkpoint::Life;
     use crate::pod::testing::pod;

@@ -9,17 +9,18 @@ use super::jobs::{JobKey, JobResult};
 use super::start::{error_code, kind_of};
 use super::{Next, Worker};
 use crate::host::state::StateError;
-use crate::plan::{PullFailure, PullPermit, PullRecord, Waiting};
+use crate::plan::{PullFailure, PullPermit, Waiting};
 use crate::pod::{ContainerRef, Pod};
 use crate::runtime::{Image, ImageError, SandboxContext};
 use crate::status::metrics::ContainerType;
 use crate::text::chain;
+use crate::time::since::Since;
 
 impl Worker {
     /// What may be done about the image of a container.
     pub(super) fn pull_permit(&self, container: &str) -> PullPermit {
         let failure = self.instance.as_ref().and_then(|instance| instance.history.pulls.get(container));
-        failure.map_or(PullPermit::Pull, |failure| failure.permit(self.context.handles.clock.now()))
+        failure.map_or(PullPermit::Pull, |failure| failure.permit(self.context.handles.clock.uptime()))
     }
 
     /// Looks for the image of a container that is still to be created, and pulls it if it is not there. Does nothing if
@@ -105,26 +106,26 @@ impl Worker {
     }
 
     async fn pull_failed(&mut self, pod: &Pod, container: &str, image: &str, waiting: Waiting) {
-        let now = self.context.handles.clock.now();
+        let clock = self.context.handles.clock.clone();
         let Some(instance) = &mut self.instance else { return };
         let earlier = instance.history.pulls.get(container);
         if earlier.is_none_or(|failure| failure.waiting != waiting) {
             warn!(pod = %self.name, container, reason = waiting.reason, message = waiting.message, "cannot pull the image");
         }
-        let failure = PullFailure::after(earlier, image, now, waiting);
+        let failure = PullFailure::after(earlier, image, clock.uptime(), waiting);
         instance.history.starts.remove(container);
-        instance.history.pulls.insert(container.to_owned(), failure.clone());
-        let pull = PullRecord { hash: pod.hash.to_string(), failure };
+        let pull = failure.record(&pod.hash, clock.now());
+        instance.history.pulls.insert(container.to_owned(), failure);
         let written = self.context.checkpoints.write_pull(&pod.uid, container, Some(pull)).await;
         self.log_unwritten(written);
     }
 
     fn image_still_absent(&mut self, container: &str) {
-        let now = self.context.handles.clock.now();
+        let uptime = self.context.handles.clock.uptime();
         let Some(instance) = &mut self.instance else { return };
         instance.history.starts.remove(container);
         if let Some(failure) = instance.history.pulls.get_mut(container) {
-            failure.looked = now;
+            failure.looked = Some(Since::now(uptime));
         }
     }
 
@@ -140,14 +141,16 @@ impl Worker {
     /// What an earlier agent remembered of an instance's failed pulls.
     pub(super) async fn read_pulls(&self, pod: &Pod) -> BTreeMap<String, PullFailure> {
         let names = pod.containers().map(|(_, spec)| spec.name.clone()).collect();
-        let now = self.context.handles.clock.now();
+        let clock = &self.context.handles.clock;
+        let (now, uptime) = (clock.now(), clock.uptime());
         let mut failures = BTreeMap::new();
         for read in self.context.checkpoints.read_pulls(&pod.uid, names).await {
             match read {
                 Ok((name, pull)) => {
                     let spec = pod.containers().find(|(_, spec)| spec.name == name).map(|(_, spec)| spec);
                     let image = spec.and_then(|spec| spec.image.as_deref()).unwrap_or_default();
-                    failures.extend(pull.revive(&pod.hash, image, now).map(|failure| (name, failure)));
+                    failures
+                        .extend(pull.revive(&pod.hash, image, now, uptime).map(|failure| (name, failure)));
                 }
                 Err(error) => self.log_unwritten(Err(error)),
             }

@@ -87,9 +87,11 @@ impl Worker {
         match self.context.checkpoints.write(&self.name, &self.checkpoint.record, durability).await {
             Ok(()) => {
                 self.checkpoint.written = self.checkpoint.record.clone();
+                self.checkpoint.failed_writes = 0;
                 self.checkpoint.write_error.clear();
             }
             Err(error) => {
+                self.checkpoint.failed_writes = self.checkpoint.failed_writes.saturating_add(1);
                 let error = chain(&error);
                 if self.checkpoint.write_error != error {
                     warn!(pod = %self.name, error, "cannot write the checkpoint; trying again");

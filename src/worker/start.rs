@@ -5,11 +5,12 @@ use std::sync::Arc;
 use futures_lite::future;
 use tracing::{info, warn};
 
+use super::instance::Instance;
 use super::{Next, Worker};
-use crate::plan::{Failure, StartContainer, Wish};
+use crate::plan::{Failure, MadeSandbox, StartContainer, Wish};
 use crate::pod::hook::Hook;
 use crate::pod::observed::Observed;
-use crate::pod::{ContainerRef, Pod};
+use crate::pod::{ContainerId, ContainerRef, Pod};
 use crate::runtime::{Image, Made, SandboxContext, StartError};
 use crate::status::metrics::ContainerType;
 use crate::sync::message::Report;
@@ -21,28 +22,49 @@ impl Worker {
         pod: &Arc<Pod>,
         attempt: u32,
         images: &[ContainerRef],
+        wish: &Wish,
     ) -> Result<(), Next> {
         self.uids_on_disk.insert(pod.uid.clone());
         self.context.handles.telemetry.metrics.pod_started();
         let runtime = self.context.runtime.clone();
-        let permit = runtime.sandbox_permit(pod).await;
+        let permit = match self.unless_changed(wish, runtime.sandbox_permit(pod)).await {
+            Some(permit) => permit,
+            None => return Err(Next::Again),
+        };
         let context = match self.prepare_sandbox(pod, attempt).await {
             Ok(context) => context,
             Err(error) => return self.sandbox_failed(error),
         };
         // Not before it has its permit: of many pods at once, all would ask at once.
         images.iter().for_each(|which| self.fetch_image(pod, *which, context.clone()));
-        match runtime.create_sandbox(pod, context, permit).await {
-            Ok(id) => {
+        // A network that hangs holds up no newer desired state; the runtime gives up what is not awaited any more.
+        let create = runtime.create_sandbox(pod, context, permit);
+        match self.unless_changed(wish, create).await {
+            Some(Ok(id)) => {
                 info!(pod = %self.name, uid = %pod.uid, sandbox = %id, attempt, "sandbox is up");
-                if let Some(instance) = &mut self.instance {
-                    instance.history.sandbox = None;
+                let uptime = self.context.handles.clock.uptime();
+                if let Some(Instance { history, .. }) = &mut self.instance {
+                    history.sandbox = None;
+                    history.made = Some(MadeSandbox::after(history.made.as_ref(), uptime));
                 }
+                // Its end finds its owner, however soon it comes.
+                let id_in_events = ContainerId(id.0.clone());
+                self.send(Report::Created { pod: self.name.clone(), container: id_in_events }).await;
                 self.observer.note_made(Made::Sandbox(id));
                 Ok(())
             }
-            Err(error) => self.sandbox_failed(error),
+            Some(Err(error)) => self.sandbox_failed(error),
+            None => Err(Next::Again),
         }
+    }
+
+    /// Waits for an answer, or for a newer desired state, which need not wait for a slow runtime: then there is none.
+    async fn unless_changed<T>(&mut self, wish: &Wish, answer: impl Future<Output = T>) -> Option<T> {
+        let interrupt = async {
+            self.mailbox.other_than(wish).await;
+            None
+        };
+        future::or(async { Some(answer.await) }, interrupt).await
     }
 
     /// Prepares what the instance needs on the node, once, and how the runtime is told of its sandbox.
@@ -65,14 +87,14 @@ impl Worker {
             StartError::Away(error) => return Err(self.retry_later("create the sandbox", &error.into())),
             StartError::Refused { backoff, waiting } => (backoff, waiting),
         };
-        let now = self.context.handles.clock.now();
+        let uptime = self.context.handles.clock.uptime();
         let Some(instance) = &mut self.instance else { return Err(Next::Again) };
         let earlier = instance.history.sandbox.as_ref();
         if earlier.is_none_or(|failure| failure.waiting != waiting) {
             warn!(pod = %self.name, reason = waiting.reason, message = waiting.message, "cannot create the sandbox");
         }
         self.context.handles.telemetry.metrics.pod_start_failed();
-        instance.history.sandbox = Some(Failure::after(earlier, now, backoff, waiting));
+        instance.history.sandbox = Some(Failure::after(earlier, uptime, backoff, waiting));
         Err(Next::Again)
     }
 
@@ -103,20 +125,15 @@ impl Worker {
                 Some(image) => Ok(Image::Present(image)),
                 None => runtime.look_for_image(spec, permit).await,
             };
-            Some(match image {
+            match image {
                 Ok(Image::Present(image)) => {
                     Ok(Some(runtime.create_container(pod, start, sandbox, image, context.clone()).await))
                 }
                 Ok(Image::ToBePulled) => Ok(None),
                 Err(error) => Err(error),
-            })
+            }
         };
-        // The runtime may be slow; a newer desired state need not wait for it.
-        let interrupt = async {
-            self.mailbox.other_than(wish).await;
-            None
-        };
-        let Some(created) = future::or(create, interrupt).await else { return Err(Next::Again) };
+        let Some(created) = self.unless_changed(wish, create).await else { return Err(Next::Again) };
         let created = match created {
             Ok(Some(created)) => {
                 self.pull_succeeded(pod, &name).await;
@@ -167,14 +184,14 @@ impl Worker {
             StartError::Away(error) => return Err(self.retry_later("start a container", &error.into())),
             StartError::Refused { backoff, waiting } => (backoff, waiting),
         };
-        let now = self.context.handles.clock.now();
+        let uptime = self.context.handles.clock.uptime();
         let Some(instance) = &mut self.instance else { return Ok(()) };
         let earlier = instance.history.starts.get(name);
         if earlier.is_none_or(|failure| failure.waiting != waiting) {
             warn!(pod = %self.name, container = name, reason = waiting.reason, message = waiting.message, "cannot start the container");
         }
         self.context.handles.telemetry.metrics.container_start_failed(kind, error_code(&waiting.reason));
-        let failure = Failure::after(earlier, now, backoff, waiting);
+        let failure = Failure::after(earlier, uptime, backoff, waiting);
         instance.history.starts.insert(name.to_owned(), failure);
         Ok(())
     }

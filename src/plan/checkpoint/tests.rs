@@ -54,6 +54,7 @@ fn a_completed_status_stands_when_its_containers_are_pruned() {
                 grace: None,
                 pre_stop: None,
                 stop_signal: None,
+                earlier_boot: false,
                 image: String::new(),
                 image_ref: String::new(),
                 created_at: jiff::Timestamp::UNIX_EPOCH,

@@ -49,7 +49,7 @@ fn an_init_container_whose_image_is_pulled_holds_the_others_back() {
 #[test]
 fn what_failed_before_is_shown_until_the_pull_is_over() {
     let waiting = Waiting { reason: "ErrImagePull".into(), message: "no".into() };
-    let failure = PullFailure::after(None, "image:1", at(0), waiting);
+    let failure = PullFailure::after(None, "image:1", secs(0), waiting);
     let mut history = History { pulling: ["a".to_owned()].into(), ..History::default() };
     history.pulls.insert("a".into(), failure);
     let observed = Observed { sandboxes: vec![sandbox("u", 0, true)], containers: vec![] };

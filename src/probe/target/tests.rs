@@ -39,6 +39,7 @@ fn container(name: &str, attempt: u32, state: ContainerState) -> Container {
         grace: None,
         pre_stop: None,
         stop_signal: None,
+        earlier_boot: false,
         image: String::new(),
         image_ref: String::new(),
         created_at: at(1),

@@ -97,6 +97,8 @@ pub struct Prepared {
     pub crashes: u32,
     /// How often all containers of the pod were restarted before it.
     pub round: u32,
+    /// Which boot of the machine this is; empty if the kernel does not say.
+    pub boot_id: String,
     /// Its place among the init containers, for a sidecar.
     pub sidecar: Option<usize>,
     /// The image, as the runtime resolved it.
@@ -192,6 +194,9 @@ fn container_annotations(pod: &Pod, container: &Container, prepared: &Prepared) 
     }
     if prepared.crashes > 0 {
         put(keys::CRASHES, prepared.crashes.to_string());
+    }
+    if !prepared.boot_id.is_empty() {
+        put(keys::BOOT_ID, prepared.boot_id.clone());
     }
     if prepared.round > 0 {
         put(keys::ROUND, prepared.round.to_string());

@@ -47,6 +47,7 @@ fn container(name: &str, attempt: u32, state: ContainerState) -> Container {
         grace: Some(30),
         pre_stop: None,
         stop_signal: None,
+        earlier_boot: false,
         image: "docker.io/library/image:1".into(),
         image_ref: "sha256:1".into(),
         created_at: at(100 + i64::from(attempt)),

@@ -101,6 +101,7 @@ fn our_container(pod: &Pod, name: &str, attempt: u32, crashes: u32) -> Value {
         sidecar: None,
         attempt,
         crashes,
+        boot_id: String::new(),
         round: 0,
         image_ref: IMAGE.into(),
         command: expand(&container.command),
@@ -353,7 +354,7 @@ fn labels_and_annotations_carry_what_must_outlive_the_agent() {
     assert_eq!(sandbox.hostname, "host");
 
     let spec = ContainerSpec { working_dir: Some("/w".into()), ..pod.spec.containers[0].clone() };
-    let prepared = Prepared { attempt: 2, crashes: 1, ..Prepared::default() };
+    let prepared = Prepared { attempt: 2, crashes: 1, boot_id: "b".into(), ..Prepared::default() };
     let container = container_config(&pod, &spec, prepared);
     assert_eq!(container.labels, ours.into_iter().chain([own(keys::CONTAINER_NAME, "main")]).collect());
     let expect = [
@@ -363,6 +364,7 @@ fn labels_and_annotations_carry_what_must_outlive_the_agent() {
         own(keys::TERMINATION_MESSAGE_POLICY, ""),
         own(keys::GRACE_PERIOD, "0"),
         own(keys::CRASHES, "1"),
+        own(keys::BOOT_ID, "b"),
     ];
     assert_eq!(container.annotations, expect.into());
     assert_eq!((container.log_path.as_str(), container.working_dir.as_str()), ("main/2.log", "/w"));
