@@ -12,10 +12,11 @@ use std::time::Duration;
 use async_signal::{Signal, Signals};
 use futures_lite::{StreamExt, future};
 use smol::Executor;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::config::Config;
 use crate::host::clock::SystemClock;
+use crate::host::lock::{Lock, LockError, lock_root_dir, lock_runtime};
 use crate::http::{Client, spawn_tokio_thread};
 use crate::runtime::Runtime;
 use crate::runtime::cri::{CriError, EndpointError};
@@ -27,6 +28,7 @@ use crate::status::metrics::Metrics;
 use crate::sync::handles::Handles;
 use crate::sync::sync_loop::SyncLoop;
 use crate::sync::view::Published;
+use crate::text::chain;
 use crate::time::backoff::Backoff;
 use crate::worker::Context;
 use crate::worker::checkpoints::DiskCheckpoints;
@@ -48,6 +50,9 @@ pub(crate) enum AgentError {
     /// The reactor's thread.
     #[error("cannot start a thread")]
     Thread(#[source] std::io::Error),
+    /// Another agent.
+    #[error("there is another agent")]
+    Lock(#[from] LockError),
     /// The signals.
     #[error("cannot listen to signals")]
     Signals(#[source] std::io::Error),
@@ -58,6 +63,10 @@ pub(crate) enum AgentError {
 /// # Errors
 /// When it could not begin; once it runs, no fault ends it.
 pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
+    let _locks = [
+        held(lock_root_dir(&config.root_dir))?,
+        held(lock_runtime(&config.runtime_endpoint, &config.node_name))?,
+    ];
     let signals = Signals::new([Signal::Term, Signal::Int]).map_err(AgentError::Signals)?;
     let reactor = spawn_tokio_thread().map_err(AgentError::Thread)?;
     let client = Client::new(reactor.clone());
@@ -95,6 +104,9 @@ pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
     let notifier = health::notifier();
     health::spawn_watchdog(&handles, notifier.as_ref());
 
+    handles.spawn(health::notify_ready(handles.inbox.clone(), notifier.clone()));
+    health::spawn_status_line(&handles, &view, notifier.as_ref());
+
     let context = Context {
         handles: handles.clone(),
         runtime: runtime.clone(),
@@ -105,12 +117,23 @@ pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
     let sync_loop = SyncLoop::new(sources).remembering(remembered.clone());
     let pool = WorkerPool::new(context, remembered);
     let turning = turn::run_sync_loop(sync_loop, events, pool, view, handles.telemetry.metrics.clone());
-    health::notify_ready(notifier.as_ref());
     info!(node = config.node_name, version = env!("CARGO_PKG_VERSION"), "rkubelet is running");
     smol::block_on(handles.executor.run(future::or(turning, wait_for_end(signals, runtime))));
     health::notify_stopping(notifier.as_ref());
     info!("stopping; the pods keep running");
     Ok(())
+}
+
+/// A lock that somebody else holds ends the start; one that cannot be made does not, for pods matter more.
+fn held(lock: Result<Lock, LockError>) -> Result<Option<Lock>, LockError> {
+    match lock {
+        Ok(lock) => Ok(Some(lock)),
+        Err(error @ LockError::Held { .. }) => Err(error),
+        Err(error) => {
+            warn!(error = chain(&error), "nothing keeps a second agent away");
+            Ok(None)
+        }
+    }
 }
 
 async fn wait_for_end(mut signals: Signals, runtime: Arc<Runtime>) {

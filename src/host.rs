@@ -7,6 +7,7 @@ pub(crate) mod boot;
 pub(crate) mod clock;
 pub(crate) mod dirs;
 pub(crate) mod files;
+pub(crate) mod lock;
 pub(crate) mod node_ips;
 pub(crate) mod resource;
 pub(crate) mod state;

@@ -72,6 +72,11 @@ impl Pod {
         self.uid == other.uid && self.hash == other.hash
     }
 
+    /// The manifest names its UID; else it is the hash of the manifest, which holds the pod's name.
+    pub(crate) fn has_fixed_uid(&self) -> bool {
+        self.uid.as_str() != self.hash.as_str()
+    }
+
     /// The specification of a container.
     pub fn container(&self, which: ContainerRef) -> Option<&Container> {
         match which {

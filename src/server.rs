@@ -8,6 +8,7 @@ pub(crate) mod metrics_page;
 pub(crate) mod plain;
 pub(crate) mod pods;
 pub(crate) mod router;
+pub(crate) mod status_line;
 pub(crate) mod systemd;
 
 use std::fmt;

@@ -13,6 +13,7 @@ use smol::Timer;
 use tracing::{info, warn};
 
 use crate::config::Config;
+use crate::server::status_line::status_line;
 use crate::server::systemd::{Notifier, watchdog_interval};
 use crate::server::{Endpoints, HealthCheck, Listening, Port, ProbeReports, ServerError, start_plain};
 use crate::sync::handles::Handles;
@@ -98,9 +99,31 @@ pub(super) fn notifier() -> Option<Arc<Notifier>> {
     }
 }
 
-/// Tells the service manager that the agent is up.
-pub(super) fn notify_ready(notifier: Option<&Arc<Notifier>>) {
-    notify(notifier, Notifier::ready);
+/// Tells the service manager that the agent is up, once the loop has turned.
+pub(super) async fn notify_ready(inbox: Sender<Event>, notifier: Option<Arc<Notifier>>) {
+    if turns(&inbox).await {
+        notify(notifier.as_ref(), Notifier::ready);
+    }
+}
+
+/// Keeps the line that `systemctl status` shows in step with what is published.
+pub(super) fn spawn_status_line(handles: &Handles, view: &Published, notifier: Option<&Arc<Notifier>>) {
+    if let Some(notifier) = notifier.cloned() {
+        handles.spawn(follow_status_line(view.clone(), notifier));
+    }
+}
+
+async fn follow_status_line(view: Published, notifier: Arc<Notifier>) {
+    let mut changes = view.watch();
+    let mut shown = String::new();
+    loop {
+        let line = status_line(&view.load());
+        if line != shown {
+            notify(Some(&notifier), |notifier| notifier.status(&line));
+            shown = line;
+        }
+        changes.changed().await;
+    }
 }
 
 /// Tells the service manager that the agent is about to end.
@@ -118,11 +141,16 @@ pub(super) fn spawn_watchdog(handles: &Handles, notifier: Option<&Arc<Notifier>>
 async fn feed_watchdog(notifier: Arc<Notifier>, interval: Duration, inbox: Sender<Event>) {
     loop {
         Timer::after(interval).await;
-        let (reply, answer) = async_channel::bounded(1);
-        if inbox.send(Event::Ping(reply)).await.is_ok() && answer.recv().await.is_ok() {
+        if turns(&inbox).await {
             notify(Some(&notifier), Notifier::watchdog);
         }
     }
+}
+
+/// Waits until the loop has turned; false when it has ended.
+async fn turns(inbox: &Sender<Event>) -> bool {
+    let (reply, answer) = async_channel::bounded(1);
+    inbox.send(Event::Ping(reply)).await.is_ok() && answer.recv().await.is_ok()
 }
 
 fn notify<E: std::fmt::Display>(notifier: Option<&Arc<Notifier>>, say: impl Fn(&Notifier) -> Result<(), E>) {

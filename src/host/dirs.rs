@@ -4,6 +4,10 @@ use std::path::{Path, PathBuf};
 
 use crate::pod::{ContainerId, PodName, PodUid};
 
+/// No file system takes a longer name.
+const MAX_FILE_NAME: usize = 255;
+const LOG_SUFFIX: &str = ".log";
+
 /// The directories of this node.
 #[derive(Debug, Clone)]
 pub(crate) struct Dirs {
@@ -62,14 +66,17 @@ impl Dirs {
         self.logs(name, uid).join(container).join(format!("{attempt}.log"))
     }
 
-    /// The links that collectors follow: `containers` beside the pods' logs, /var/log/containers by default.
-    pub(crate) fn log_links(&self) -> PathBuf {
-        self.pod_logs.parent().unwrap_or(Path::new("/")).join("containers")
+    /// The links that log collectors follow; wherever the logs are, the links are where kubelet has them.
+    pub(crate) fn log_links(&self) -> &'static Path {
+        Path::new("/var/log/containers")
     }
 
     /// The link to the log of one container.
     pub(crate) fn log_link(&self, name: &PodName, container: &str, id: &ContainerId) -> PathBuf {
-        self.log_links().join(format!("{}_{}_{container}-{id}.log", name.name, name.namespace))
+        let mut link = format!("{}_{}_{container}-{id}", name.name, name.namespace);
+        // As kubelet cuts it; names are ASCII.
+        link.truncate(MAX_FILE_NAME - LOG_SUFFIX.len());
+        self.log_links().join(link + LOG_SUFFIX)
     }
 }
 
@@ -89,6 +96,9 @@ mod tests {
             dirs.log_link(&name, "web", &ContainerId::from("ID")),
             Path::new("/var/log/containers/simple-node1_default_web-ID.log")
         );
+        let long = dirs.log_link(&PodName::new("default", &"n".repeat(250)), "web", &ContainerId::from("ID"));
+        assert_eq!(long.file_name().unwrap().len(), 255, "{long:?}");
+        assert!(long.to_str().unwrap().ends_with("n_.log"), "{long:?}");
         assert_eq!(
             dirs.termination_message(&uid, "web", 31),
             Path::new("/var/lib/kubelet/pods/UID/containers/web/0000001f")

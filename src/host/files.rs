@@ -66,7 +66,7 @@ pub(crate) fn remove_log(log: &Path, link: &Path) -> Result<(), FileError> {
         return Ok(());
     };
     let entries = match fs::read_dir(dir) {
-        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) if is_absent(&error) => None,
         entries => Some(entries.map_err(on("cannot read", dir))?),
     };
     for entry in entries.into_iter().flatten().flatten() {
@@ -80,7 +80,7 @@ pub(crate) fn remove_log(log: &Path, link: &Path) -> Result<(), FileError> {
 /// Removes a file; one that is gone is removed.
 pub(crate) fn remove_file(path: &Path) -> Result<(), FileError> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) if is_absent(&error) => Ok(()),
         done => done.map_err(on("cannot remove", path)),
     }
 }
@@ -89,7 +89,7 @@ pub(crate) fn remove_file(path: &Path) -> Result<(), FileError> {
 pub(crate) fn remove_tree(dir: &Path) -> Result<(), FileError> {
     // The kernel lists mounts by their real path.
     let real = match fs::canonicalize(dir) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) if is_absent(&error) => return Ok(()),
         real => real.map_err(on("cannot resolve", dir))?,
     };
     let mounts = fs::read(MOUNTS).map_err(on("cannot read", Path::new(MOUNTS)))?;
@@ -129,6 +129,11 @@ fn unescape(field: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
 }
 
+/// There is no such file, nor can there be: a name that is too long for the file system was never made.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidFilename)
+}
+
 /// Names what failed.
 pub(crate) fn on(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileError {
     let path = path.to_owned();
@@ -157,6 +162,15 @@ mod tests {
             Some("/pods/a/x".into()),
             "not all names are UTF-8"
         );
+    }
+
+    #[test]
+    fn what_cannot_exist_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let long = dir.path().join("n".repeat(300));
+        remove_tree(&long).unwrap();
+        remove_file(&long).unwrap();
+        remove_log(&long.join("0.log"), &long).unwrap();
     }
 
     #[test]

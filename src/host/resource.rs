@@ -262,13 +262,15 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let dirs = Dirs::new(root.path().join("root"), root.path().join("logs"));
         let mut pod = pod("p", DEAD);
+        let missing = root.path().join("missing");
         let volumes =
-            serde_json::json!([{"name": "host", "hostPath": {"path": "/nowhere", "type": "Directory"}}]);
+            serde_json::json!([{"name": "host", "hostPath": {"path": missing, "type": "Directory"}}]);
         pod.spec.volumes = Some(serde_json::from_value(volumes).unwrap());
         let mounts = serde_json::json!([{"name": "host", "mountPath": "/s"}]);
         pod.spec.containers[0].volume_mounts = Some(serde_json::from_value(mounts).unwrap());
         let error = Resources::new(&dirs).prepare(&pod).unwrap_err();
         assert_eq!(error.reason, "FailedMount");
-        assert_eq!(error.source.to_string(), "hostPath type check failed: /nowhere is not a directory");
+        let expect = format!("hostPath type check failed: {} is not a directory", missing.display());
+        assert_eq!(error.source.to_string(), expect);
     }
 }

@@ -56,7 +56,7 @@ async fn clean(runtime: &Arc<Runtime>, view: &Published) -> bool {
     }
     alive.extend(now.pods.values().map(|p| p.pod.uid.clone()));
     let orphans = select_orphans(found, &alive);
-    let links = runtime.node.dirs.log_links();
+    let links = runtime.node.dirs.log_links().to_owned();
     smol::unblock(move || {
         for path in orphans {
             match remove_tree(&path) {

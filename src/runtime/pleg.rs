@@ -10,7 +10,7 @@ use futures_lite::future;
 use smol::Timer;
 use tracing::{debug, info, warn};
 
-use crate::pod::{ContainerId, SandboxId, Source, keys};
+use crate::pod::{ContainerId, PodUid, SandboxId, Source, keys};
 use crate::runtime::cri::proto::{ContainerState, PodSandboxState};
 use crate::runtime::cri::{CriClient, CriError, ErrorClass, TaskExits};
 use crate::sync::handles::Handles;
@@ -149,6 +149,7 @@ async fn list_node(cri: &CriClient) -> Result<NodeList, CriError> {
         let listed = list.entry(name).or_default();
         listed.source =
             sandbox.annotations.get(keys::CONFIG_SOURCE).and_then(|text| Source::from_annotation(text));
+        listed.uids.extend(sandbox.labels.get(keys::POD_UID).cloned().map(PodUid));
         listed.seen.insert(sandbox.id, Seen::alive_if(sandbox.state == PodSandboxState::SandboxReady as i32));
     }
     for container in containers {

@@ -4,8 +4,9 @@
 //! be read; a source's pods change only through that source's own snapshots; on a clash of names the source
 //! of higher precedence wins and the other takes over when it goes; applying a snapshot twice changes nothing;
 //! the merged state depends on the last snapshot of each source, not on their order. One exception: in place of a pod
-//! that waits in a circle, or wants another's UID, the version that was merged before stays.
+//! that waits in a circle, or claims another's UID or host port, the version that was merged before stays.
 
+mod claims;
 #[cfg(test)]
 mod failures;
 #[cfg(test)]
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use crate::plan::order::{Pods, refuse_cycles};
 use crate::pod::{ConfigHash, Finding, Pod, PodName, PodUid, Source};
 use crate::sync::view::{Outcome, Verdict, Winner};
+use claims::refuse_claimed;
 
 /// All that a source holds, read whole.
 #[derive(Debug, Clone)]
@@ -68,9 +70,9 @@ impl PodConfig {
         let counting = self.snapshots.values().filter(|snapshot| self.counts(snapshot.source));
         let wanted = merge_snapshots(counting);
         let source_of: BTreeMap<_, _> = wanted.iter().map(|(name, pod)| (name.clone(), pod.source)).collect();
-        let (wanted, shared) = refuse_shared_uids(wanted, &self.merged);
+        let (wanted, claimed) = refuse_claimed(wanted, &self.merged);
         let (merged, circles) = refuse_cycles(wanted, &self.merged);
-        self.refused = shared
+        self.refused = claimed
             .into_iter()
             .chain(circles)
             .filter_map(|(name, why)| source_of.get(&name).map(|source| (name, (*source, why))))
@@ -182,32 +184,6 @@ fn merge_snapshots<'a>(snapshots: impl Iterator<Item = &'a Snapshot>) -> Pods {
         merged.entry(pod.name.clone()).or_insert_with(|| pod.clone());
     }
     merged
-}
-
-/// Refuses pods that want a UID which another name has: they would share their directories. Who had it keeps it, else
-/// the source of higher precedence. In place of a refused one stays the version of `before`, if its UID is its own.
-fn refuse_shared_uids(wanted: Pods, before: &Pods) -> (Pods, BTreeMap<PodName, Finding>) {
-    let had = |pod: &Pod| before.get(&pod.name).is_some_and(|before| before.uid == pod.uid);
-    let mut in_turn: Vec<_> = wanted.into_values().collect();
-    in_turn.sort_by_key(|pod| (!had(pod), pod.source));
-    let (mut owners, mut refused) = (BTreeMap::<PodUid, PodName>::new(), BTreeMap::new());
-    let (mut merged, mut left_over) = (Pods::new(), Vec::new());
-    for pod in in_turn {
-        match owners.get(&pod.uid) {
-            Some(owner) => {
-                let why = format!("UID {} is already that of pod {owner}", pod.uid);
-                refused.insert(pod.name.clone(), Finding::new("metadata.uid", why));
-                left_over.extend(before.get(&pod.name).cloned());
-            }
-            None => {
-                owners.insert(pod.uid.clone(), pod.name.clone());
-                merged.insert(pod.name.clone(), pod);
-            }
-        }
-    }
-    left_over.retain(|last_good| !owners.contains_key(&last_good.uid));
-    merged.extend(left_over.into_iter().map(|pod| (pod.name.clone(), pod)));
-    (merged, refused)
 }
 
 /// What leads from one merged state to the next.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::pod::observed::{ContainerState, Observed};
-use crate::pod::{PodName, Source};
+use crate::pod::{PodName, PodUid, Source};
 
 /// Sandboxes and containers by the runtime's id.
 pub(crate) type Fingerprint = BTreeMap<String, Seen>;
@@ -16,6 +16,8 @@ pub(crate) type NodeList = BTreeMap<PodName, Listed>;
 pub(crate) struct Listed {
     /// The source that the pod came from, if the sandbox says so.
     pub source: Option<Source>,
+    /// The UIDs of its sandboxes.
+    pub uids: BTreeSet<PodUid>,
     /// Its sandboxes and containers.
     pub seen: Fingerprint,
 }
@@ -81,7 +83,7 @@ mod tests {
             let reported = print(&reported);
             let mut list = NodeList::new();
             if !listed.is_empty() {
-                list.insert(name.clone(), Listed { source: None, seen: print(&listed) });
+                list.insert(name.clone(), Listed { seen: print(&listed), ..Listed::default() });
             }
             let found = diff_listed([(&name, &reported)], &list);
             assert_eq!(found.contains(&name), differs, "{case}");

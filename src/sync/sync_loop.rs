@@ -62,6 +62,8 @@ struct Worker {
     status: Option<Arc<PodStatus>>,
     seen: Fingerprint,
     running: bool,
+    /// It was told what is wished for. Before that, an instance may have to wait until its UID is free.
+    told: bool,
 }
 
 impl Worker {
@@ -158,21 +160,19 @@ impl SyncLoop {
         self.runtime = RuntimeState::Up;
         let differing = diff_listed(self.workers.iter().map(|(name, w)| (name, &w.seen)), &list);
         let look = |name: &PodName| back || differing.contains(name);
-        let mut commands: Vec<_> = self
-            .workers
-            .iter()
-            .filter(|(name, _)| look(name))
-            .filter_map(|(name, _)| self.tell(name))
-            .collect();
-        commands.sort_by_key(|command| Reverse(urgency(command)));
+        let names: Vec<_> = self.workers.keys().filter(|name| look(name)).cloned().collect();
         self.listed = Some(list);
+        let mut commands: Vec<_> = names.iter().filter_map(|name| self.tell(name)).collect();
+        commands.extend(self.tell_waiting());
+        commands.sort_by_key(|command| Reverse(urgency(command)));
         commands.extend(self.end_orphans());
         commands
     }
 
     fn on_exited(&mut self, id: &ContainerId) -> Vec<Command> {
         let owner = self.workers.iter().find(|(_, worker)| worker.seen.contains_key(id.as_str()));
-        owner.and_then(|(name, _)| self.tell(name)).into_iter().collect()
+        let owner = owner.map(|(name, _)| name.clone());
+        owner.and_then(|name| self.tell(&name)).into_iter().collect()
     }
 
     fn on_report(&mut self, report: Report) -> Vec<Command> {
@@ -205,7 +205,9 @@ impl SyncLoop {
                     if let Some(list) = &mut self.listed {
                         list.remove(&pod);
                     }
-                    return vec![Command::Dismiss(pod)];
+                    let mut commands = vec![Command::Dismiss(pod)];
+                    commands.extend(self.tell_waiting());
+                    return commands;
                 }
             }
         }
@@ -286,9 +288,46 @@ impl SyncLoop {
         }
     }
 
-    /// The newest wish for a pod, for its worker.
-    fn tell(&self, name: &PodName) -> Option<Command> {
-        self.workers.get(name).map(|worker| Command::Tell(name.clone(), worker.wish.clone()))
+    /// The newest wish for a pod, for its worker. None while the UID of the instance is another name's, which ends: both
+    /// would live in the same directories.
+    fn tell(&mut self, name: &PodName) -> Option<Command> {
+        let worker = self.workers.get(name)?;
+        if let Want::Run(pod) = &worker.wish.want
+            && !worker.told
+            && self.uid_is_taken(pod)
+        {
+            return None;
+        }
+        let worker = self.workers.get_mut(name)?;
+        worker.told = true;
+        Some(Command::Tell(name.clone(), worker.wish.clone()))
+    }
+
+    /// Something of another name with the pod's UID may be left. Only a UID that a manifest fixes can move to another name.
+    fn uid_is_taken(&self, pod: &Pod) -> bool {
+        if !pod.has_fixed_uid() {
+            return false;
+        }
+        let Some(list) = &self.listed else {
+            // Until the runtime has told what it holds, nobody knows.
+            return true;
+        };
+        let held = list.iter().filter(|(_, listed)| listed.uids.contains(&pod.uid)).map(|(name, _)| name);
+        let remembered = self.remembered.iter().filter(|(_, past)| {
+            past.record.instance.as_ref().is_some_and(|instance| instance.uid == pod.uid)
+        });
+        let workers = self.workers.iter().filter(|(_, worker)| {
+            worker.told && worker.pod.as_ref().is_some_and(|other| other.uid == pod.uid)
+        });
+        let names = held.chain(remembered.map(|(name, _)| name)).chain(workers.map(|(name, _)| name));
+        names.into_iter().any(|name| *name != pod.name)
+    }
+
+    /// Tells those who have waited for a UID that is free now.
+    fn tell_waiting(&mut self) -> Vec<Command> {
+        let waiting = self.workers.iter().filter(|(_, worker)| !worker.told).map(|(name, _)| name.clone());
+        let waiting: Vec<_> = waiting.collect();
+        waiting.iter().filter_map(|name| self.tell(name)).collect()
     }
 
     /// Notes a wish, which is still to be told.
@@ -303,8 +342,10 @@ impl SyncLoop {
             status: None,
             seen: Fingerprint::new(),
             running: false,
+            told: false,
         });
         worker.wish = wish.clone();
+        worker.told = false;
         if let Want::Run(pod) = &wish.want {
             worker.pod = Some(pod.clone());
             // Until its worker has looked, the last that was known of the instance stands.

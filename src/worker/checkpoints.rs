@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 use tracing::warn;
 
 use crate::host::Dirs;
@@ -15,6 +16,9 @@ use crate::plan::checkpoint::{Age, Record, Remembered};
 use crate::pod::{PodName, PodUid};
 use crate::runtime::Answer;
 use crate::text::chain;
+
+/// File systems take names of 255 bytes; the rest is for endings.
+const MAX_FILE_NAME: usize = 240;
 
 /// Where workers keep what must outlive the agent. A simulation has a disk of its own.
 pub(crate) trait Checkpoints: Debug + Send + Sync {
@@ -60,6 +64,9 @@ pub(crate) struct DiskCheckpoints {
 struct CheckpointFile {
     #[serde(default)]
     boot: String,
+    /// Namespace and name, where the file's own name does not tell them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pod: Option<(String, String)>,
     #[serde(flatten)]
     record: Record,
 }
@@ -83,11 +90,13 @@ impl DiskCheckpoints {
                 warn!(error = chain(&error), "the checkpoint of a pod is lost");
                 None
             });
-            let remembered = kept.map(|CheckpointFile { boot, record }| {
+            let mut pod = PodName::new(namespace, name);
+            let remembered = kept.map(|CheckpointFile { boot, pod: named, record }| {
+                named.into_iter().for_each(|(namespace, name)| pod = PodName::new(&namespace, &name));
                 let age = if boot == self.boot && !boot.is_empty() { Age::ThisBoot } else { Age::Earlier };
                 Remembered { record, age }
             });
-            Some((PodName::new(namespace, name), remembered.unwrap_or_default()))
+            Some((pod, remembered.unwrap_or_default()))
         });
         each.collect()
     }
@@ -104,8 +113,9 @@ impl Checkpoints for DiskCheckpoints {
         record: &'a Record,
         durability: Durability,
     ) -> Answer<'a, Result<(), StateError>> {
-        let file = CheckpointFile { boot: self.boot.clone(), record: record.clone() };
         let (store, name) = (self.store.clone(), file_name(pod));
+        let pod = (name != plain_file_name(pod)).then(|| (pod.namespace.clone(), pod.name.clone()));
+        let file = CheckpointFile { boot: self.boot.clone(), pod, record: record.clone() };
         Box::pin(smol::unblock(move || store.write(&name, &file, durability)))
     }
 
@@ -140,8 +150,20 @@ impl Checkpoints for DiskCheckpoints {
     }
 }
 
-/// Neither a namespace nor a name holds an underscore.
+/// The name of a pod's file, without its ending. One that is too long for a file system is cut, and told apart by a digest.
 fn file_name(pod: &PodName) -> String {
+    let plain = plain_file_name(pod);
+    if plain.len() <= MAX_FILE_NAME {
+        return plain;
+    }
+    let digest = Sha256::digest(plain.as_bytes());
+    let digest: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    // Names are ASCII.
+    format!("{}-{digest}", plain.get(..MAX_FILE_NAME - 33).unwrap_or_default())
+}
+
+/// Neither a namespace nor a name holds an underscore.
+fn plain_file_name(pod: &PodName) -> String {
     format!("{}_{}", pod.namespace, pod.name)
 }
 
@@ -152,6 +174,25 @@ mod tests {
     use super::*;
     use crate::plan::checkpoint::Life;
     use crate::pod::testing::pod;
+
+    #[test]
+    fn the_longest_names_have_files() {
+        let root = tempfile::tempdir().unwrap();
+        let checkpoints =
+            DiskCheckpoints::new(root.path(), Dirs::new(root.path().into(), root.path().into()));
+        let names =
+            ["a", "b"].map(|last| PodName::new(&"n".repeat(63), &format!("{}{last}", "p".repeat(252))));
+        let mut record = Record::default();
+        record.note(&pod("p", "u"), Life::Completed, Default::default());
+        for name in &names {
+            smol::block_on(checkpoints.write(name, &record, Durability::Process)).unwrap();
+        }
+        assert_eq!(checkpoints.read_all().into_keys().collect::<Vec<_>>(), names);
+        for name in &names {
+            smol::block_on(checkpoints.remove(name)).unwrap();
+        }
+        assert!(checkpoints.read_all().is_empty());
+    }
 
     #[test]
     fn what_is_written_is_read_again_and_damage_costs_what_it_held() {

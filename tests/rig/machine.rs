@@ -171,6 +171,7 @@ fn init_script(cgroups: &Cgroups, dir: &Path, pause_program: &Path) -> String {
          {}\
          mount -t proc proc /proc\n\
          for hidden in /run /var/lib /var/log; do mount -t tmpfs -o mode=755 tmpfs $hidden; done\n\
+         mkdir -p /var/log/containers {links}; mount --bind {links} /var/log/containers\n\
          ip link set lo up\n\
          ip link add eth0 type veth peer name uplink\n\
          ip addr add {NODE_IP}/24 dev eth0\n\
@@ -181,6 +182,7 @@ fn init_script(cgroups: &Cgroups, dir: &Path, pause_program: &Path) -> String {
          exec {} --stdin > /dev/null\n",
         cgroups.mount_script(&dir.join("cgroup")),
         pause_program.display(),
+        links = dir.join("log/containers").display(),
     )
 }
 

@@ -1,0 +1,47 @@
+//! One line about the whole node, for `systemctl status`. Pure.
+
+use crate::sync::view::{Outcome, RuntimeState, View};
+
+/// Pods that run, wait, are done or were refused, and whether the runtime answers.
+pub(crate) fn status_line(view: &View) -> String {
+    let of_phase = |phase: &str| {
+        view.pods.values().filter(|pod| pod.status.phase.as_deref().unwrap_or("Pending") == phase).count()
+    };
+    let refused =
+        view.verdicts.iter().filter(|verdict| matches!(verdict.outcome, Outcome::Refused(_))).count();
+    let counts = [
+        (of_phase("Running"), "running"),
+        (of_phase("Pending"), "waiting"),
+        (of_phase("Succeeded"), "completed"),
+        (of_phase("Failed"), "failed"),
+        (refused, "refused"),
+    ];
+    let counts: Vec<_> = counts
+        .into_iter()
+        .filter(|(count, word)| *count > 0 || *word == "running")
+        .map(|(count, word)| format!("{count} {word}"))
+        .collect();
+    let runtime = match &view.runtime {
+        RuntimeState::Unknown => "no word from the container runtime yet".to_owned(),
+        RuntimeState::Up => "container runtime answers".to_owned(),
+        RuntimeState::Down(reason) => format!("container runtime is down: {reason}"),
+    };
+    format!("pods: {}; {runtime}", counts.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::view::RuntimeState;
+
+    #[test]
+    fn tells_the_runtimes_state() {
+        for (runtime, expect) in [
+            (RuntimeState::Unknown, "pods: 0 running; no word from the container runtime yet"),
+            (RuntimeState::Up, "pods: 0 running; container runtime answers"),
+            (RuntimeState::Down("refused".into()), "pods: 0 running; container runtime is down: refused"),
+        ] {
+            assert_eq!(status_line(&View { runtime, ..View::default() }), expect);
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! What only one pod of the node can have: a UID, a port of the host. Who had it keeps it, else the source of higher
+//! precedence has it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::plan::order::Pods;
+use crate::pod::{Finding, Pod, PodName, is_sidecar};
+
+/// Every address of the host.
+const ANY: [&str; 3] = ["", "0.0.0.0", "::"];
+
+/// Something that two pods cannot both have.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Claim {
+    Uid(String),
+    HostPort { protocol: String, port: i32, ip: String },
+}
+
+impl Claim {
+    /// Both cannot be had at the same time.
+    fn excludes(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Uid(own), Self::Uid(other)) => own == other,
+            (
+                Self::HostPort { protocol, port, ip },
+                Self::HostPort { protocol: other_protocol, port: other_port, ip: other_ip },
+            ) => {
+                let any = |ip: &String| ANY.contains(&ip.as_str());
+                protocol == other_protocol
+                    && port == other_port
+                    && (ip == other_ip || any(ip) || any(other_ip))
+            }
+            _ => false,
+        }
+    }
+
+    /// Why a pod is refused that wants what another one has.
+    fn finding(&self, owner: &PodName) -> Finding {
+        match self {
+            Self::Uid(uid) => {
+                Finding::new("metadata.uid", format!("UID {uid} is already that of pod {owner}"))
+            }
+            Self::HostPort { protocol, port, .. } => Finding::new(
+                "spec.containers.ports.hostPort",
+                format!("NodePorts: port {port}/{protocol} of the host is already that of pod {owner}"),
+            ),
+        }
+    }
+
+    /// What is looked up before [`Claim::excludes`] is asked.
+    fn key(&self) -> (Option<&str>, i32) {
+        match self {
+            Self::Uid(uid) => (Some(uid), 0),
+            Self::HostPort { port, .. } => (None, *port),
+        }
+    }
+}
+
+/// All that a pod claims.
+fn claims(pod: &Pod) -> BTreeSet<Claim> {
+    let sidecars = pod.spec.init_containers.iter().flatten().filter(|init| is_sidecar(init));
+    let ports =
+        pod.spec.containers.iter().chain(sidecars).flat_map(|container| container.ports.iter().flatten());
+    let ports = ports.filter_map(|port| {
+        Some(Claim::HostPort {
+            protocol: port.protocol.clone().unwrap_or_else(|| "TCP".to_owned()),
+            port: port.host_port.filter(|port| *port > 0)?,
+            ip: port.host_ip.clone().unwrap_or_default(),
+        })
+    });
+    ports.chain([Claim::Uid(pod.uid.to_string())]).collect()
+}
+
+/// Refuses pods that claim what another one has. In place of a refused one stays the version of `before`, if it claims only
+/// what nobody else has.
+pub(super) fn refuse_claimed(wanted: Pods, before: &Pods) -> (Pods, BTreeMap<PodName, Finding>) {
+    let mut claimed = Claimed::default();
+    let (mut merged, mut refused, mut left_over) = (Pods::new(), BTreeMap::new(), Vec::new());
+    let kept =
+        |pod: &Pod| before.get(&pod.name).is_some_and(|before| claims(before).is_superset(&claims(pod)));
+    let mut in_turn: Vec<_> = wanted.into_values().collect();
+    in_turn.sort_by_key(|pod| (!kept(pod), pod.source));
+    for pod in in_turn {
+        match claimed.add(&pod) {
+            Ok(()) => drop(merged.insert(pod.name.clone(), pod)),
+            Err(finding) => {
+                left_over.extend(before.get(&pod.name).cloned());
+                refused.insert(pod.name.clone(), finding);
+            }
+        }
+    }
+    for pod in left_over {
+        if claimed.add(&pod).is_ok() {
+            merged.insert(pod.name.clone(), pod);
+        }
+    }
+    (merged, refused)
+}
+
+/// Who has what.
+#[derive(Debug, Default)]
+struct Claimed(BTreeMap<(Option<String>, i32), Vec<(Claim, PodName)>>);
+
+impl Claimed {
+    /// Notes all that a pod claims, or nothing of it.
+    fn add(&mut self, pod: &Pod) -> Result<(), Finding> {
+        let all = claims(pod);
+        let key = |claim: &Claim| {
+            let (uid, port) = claim.key();
+            (uid.map(str::to_owned), port)
+        };
+        for claim in &all {
+            let others = self.0.get(&key(claim)).into_iter().flatten();
+            if let Some((_, owner)) = others.into_iter().find(|(other, _)| claim.excludes(other)) {
+                return Err(claim.finding(owner));
+            }
+        }
+        for claim in all {
+            self.0.entry(key(&claim)).or_default().push((claim, pod.name.clone()));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use k8s_openapi::api::core::v1::ContainerPort;
+
+    use super::*;
+    use crate::pod::testing::pod;
+
+    fn with_port(name: &str, host_port: i32, protocol: Option<&str>, ip: Option<&str>) -> Arc<Pod> {
+        let mut pod = pod(name, name);
+        pod.spec.containers[0].ports = Some(vec![ContainerPort {
+            host_port: Some(host_port),
+            protocol: protocol.map(str::to_owned),
+            host_ip: ip.map(str::to_owned),
+            ..ContainerPort::default()
+        }]);
+        Arc::new(pod)
+    }
+
+    fn pods(all: &[&Arc<Pod>]) -> Pods {
+        all.iter().map(|pod| (pod.name.clone(), (*pod).clone())).collect()
+    }
+
+    #[test]
+    fn a_port_of_the_host_belongs_to_one_pod() {
+        let tcp = Some("TCP");
+        let rows = [
+            ("another port", with_port("b", 81, None, None), true),
+            ("the same port", with_port("b", 80, None, None), false),
+            ("the same, written out", with_port("b", 80, tcp, Some("0.0.0.0")), false),
+            ("another protocol", with_port("b", 80, Some("UDP"), None), true),
+            ("one address of all", with_port("b", 80, tcp, Some("192.0.2.1")), false),
+            ("none", with_port("b", 0, None, None), true),
+        ];
+        let first = with_port("a", 80, None, None);
+        for (name, second, fits) in &rows {
+            let (merged, refused) = refuse_claimed(pods(&[&first, second]), &Pods::new());
+            assert_eq!((merged.len() == 2, refused.is_empty()), (*fits, *fits), "{name}");
+        }
+        let (one, other) =
+            (with_port("a", 80, None, Some("192.0.2.1")), with_port("b", 80, None, Some("192.0.2.2")));
+        assert!(refuse_claimed(pods(&[&one, &other]), &Pods::new()).1.is_empty(), "different addresses");
+    }
+
+    #[test]
+    fn who_has_it_keeps_it() {
+        let (a, b) = (with_port("a", 80, None, None), with_port("b", 80, None, None));
+        let (merged, refused) = refuse_claimed(pods(&[&a, &b]), &pods(&[&b]));
+        assert_eq!(merged.keys().collect::<Vec<_>>(), [&b.name]);
+        let why = refused[&a.name].to_string();
+        assert!(why.contains("NodePorts: port 80/TCP of the host is already that of pod default/b"), "{why}");
+        // An edit towards a port that is taken: the last good version stays.
+        let before = with_port("a", 81, None, None);
+        let (merged, refused) = refuse_claimed(pods(&[&a, &b]), &pods(&[&before, &b]));
+        assert_eq!((merged[&a.name].clone(), refused.len()), (before.clone(), 1));
+        // Both move at once: nobody has what the other wants.
+        let moved = with_port("b", 81, None, None);
+        let (merged, refused) = refuse_claimed(pods(&[&a, &moved]), &pods(&[&before, &b]));
+        assert_eq!((merged.len(), refused.len()), (2, 0));
+    }
+}
