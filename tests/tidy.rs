@@ -65,7 +65,7 @@ fn load(directories: &[&str]) -> Vec<File> {
     }
     assert!(found.len() > 10, "the walk found only {found:?}");
     found.sort();
-    let name = |path: &Path| path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
+    let name = |path: &Path| path.strip_prefix(root()).unwrap_or(path).display().to_string();
     let mut files: Vec<File> = found.iter().map(|path| File::new(&name(path), &read(path))).collect();
     source::leave_out_test_modules(&mut files);
     files
