@@ -127,6 +127,8 @@ HEART := src/plan src/sync src/probe src/time/backoff src/source/dir/files src/s
 MUTANTS_SINCE ?= main
 MUTANTS_FILES ?= $(if $(MUTANTS_ALL),$(HEART))
 MUTANTS_JOBS ?= 1
+# More for cargo-mutants, such as `--shard 0/9` for a ninth of them.
+MUTANTS_ARGS ?=
 
 mutants: ## Break what changed since MUTANTS_SINCE=main (MUTANTS_ALL=1: the heart): the unit tests must notice
 	@command -v cargo-mutants >/dev/null || $(CARGO) install --locked cargo-mutants
@@ -141,7 +143,7 @@ mutants: ## Break what changed since MUTANTS_SINCE=main (MUTANTS_ALL=1: the hear
 	  set -- --in-diff $$target/changes.diff; \
 	fi; \
 	if [ $(MUTANTS_JOBS) -eq 1 ]; then export CARGO_TARGET_DIR=$$target/build; fi; \
-	CARGO_PROFILE_DEV_DEBUG=none $(CARGO) mutants --config tests/mutants.toml --jobs $(MUTANTS_JOBS) --output $$target "$$@"
+	CARGO_PROFILE_DEV_DEBUG=none $(CARGO) mutants --config tests/mutants.toml --jobs $(MUTANTS_JOBS) --output $$target $(MUTANTS_ARGS) "$$@"
 
 clean: ## Remove what was built
 	$(CARGO) clean

@@ -12,8 +12,7 @@ const PURE_MODULES: &[&str] = &[
     "http::error",
     "http::redirect",
     "runtime::cri::convert",
-    "runtime::gc::select",
-    "runtime::http_get",
+    "runtime::handlers::http_get",
     "server::metrics_page",
     "server::pods",
     "server::router",
@@ -26,7 +25,7 @@ const PURE_MODULES: &[&str] = &[
     "source::signature",
     "status::events::ring",
     "status::metrics::exposition",
-    "worker::news",
+    "worker::probe_event",
 ];
 
 /// What pure code says all the same, as file, path and reason. One that is not needed any more fails the test.
