@@ -92,7 +92,7 @@ const CLOCKS: &[[&str; 2]] =
 const WORDS: &[&str] = &[
     "async",
     ".await",
-    ".elapsed(",
+    ".elapsed()",
     ".exists(",
     ".canonicalize(",
     "print!",
@@ -241,7 +241,7 @@ fn pure_code_is_pure() {
     }
     for good in [
         "//! No tokio, no std::fs, no Instant::now.",
-        "fn a(now: Timestamp) -> Instant { now }",
+        "fn a(now: Timestamp) -> Instant { now }\nwait.elapsed(now);",
         "use std::{collections::BTreeMap, fmt};\nfn fs() {}",
         "use core::net::IpAddr;",
         "use std::net::{Ipv4Addr, SocketAddr};\nlet a = std::net::Ipv4Addr::LOCALHOST;",
