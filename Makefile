@@ -15,10 +15,10 @@ MAX_CRATES := 140
 # Where cargo builds.
 TARGET = $$($(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
 
-.PHONY: help deps go toolchain build lint unit e2e deny size test demo bench-build bench soak corpus fuzz clean
+.PHONY: help deps go toolchain build lint unit e2e deny size test demo bench-build bench soak corpus fuzz mutants clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 deps: ## Install the Debian packages that are missing
 	@missing=; for package in $(PACKAGES); do \
@@ -118,6 +118,32 @@ fuzz: deps ## Fuzz what decodes manifests, each for FUZZ_SECONDS=60: no crash, n
 	    { tail -n 30 $$target/$$name.log; exit 1; }; \
 	  grep '^stat::' $$target/$$name.log; \
 	done
+
+# Where a wrong decision hurts most: modules, each with what is inside of it.
+HEART := src/plan src/sync src/probe src/time/backoff src/source/dir/files src/source/http/judge \
+  src/source/http/pace src/source/http/reading
+# Only code that changed since this commit is mutated, unless MUTANTS_ALL=1 asks for the heart, or MUTANTS_FILES names
+# modules or files.
+MUTANTS_SINCE ?= main
+MUTANTS_FILES ?= $(if $(MUTANTS_ALL),$(HEART))
+MUTANTS_JOBS ?= 1
+# More for cargo-mutants, such as `--shard 0/9` for a ninth of them.
+MUTANTS_ARGS ?=
+
+mutants: ## Break what changed since MUTANTS_SINCE=main (MUTANTS_ALL=1: the heart): the unit tests must notice
+	@command -v cargo-mutants >/dev/null || $(CARGO) install --locked cargo-mutants
+	@set -e; target=$(TARGET)/mutants; mkdir -p $$target; set --; \
+	for file in $(MUTANTS_FILES); do \
+	  module=$${file%.rs}; test -e $$module.rs || { echo "there is no $$module.rs" >&2; exit 1; }; \
+	  set -- "$$@" --file $$module.rs --file "$$module/**"; \
+	done; \
+	if [ $$# -eq 0 ]; then \
+	  git diff $$(git merge-base $(MUTANTS_SINCE) HEAD) -- src >$$target/changes.diff; \
+	  test -s $$target/changes.diff || { echo "nothing changed in src since $(MUTANTS_SINCE)"; exit 0; }; \
+	  set -- --in-diff $$target/changes.diff; \
+	fi; \
+	if [ $(MUTANTS_JOBS) -eq 1 ]; then export CARGO_TARGET_DIR=$$target/build; fi; \
+	CARGO_PROFILE_DEV_DEBUG=none $(CARGO) mutants --config tests/mutants.toml --jobs $(MUTANTS_JOBS) --output $$target $(MUTANTS_ARGS) "$$@"
 
 clean: ## Remove what was built
 	$(CARGO) clean

@@ -38,6 +38,22 @@
 //! smol, one thread for tokio (tonic and hyper need its reactor), one for inotify, one per open port, one that reaps plugins
 //! once one was run, and a pool that grows for blocking file work and shrinks again.
 //!
+//! # Layers
+//!
+//! Highest first. A room uses only those that come after it, in its line or below; so there is no circle. Pure: no async,
+//! no I/O, no clock, no chance, no log; time is a parameter. `tests/tidy` reads this table, and holds the code to it.
+//!
+//! ```text
+//! wiring:      cli, agent, config
+//! outside:     server
+//! tasks:       worker, source
+//! effects:     runtime
+//! transports:  host, http
+//! the loop:    sync                (pure, but for sync::handles)
+//! decisions:   status, plan, probe (pure, but for status::events and status::metrics)
+//! nouns:       pod, text, time     (pure)
+//! ```
+//!
 //! # The rooms
 //!
 //! Pure: no async, no I/O, no clock, no logging; time is a parameter. `tests/tidy.rs` holds these walls.

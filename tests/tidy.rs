@@ -1,7 +1,13 @@
 //! Holds the walls: what the design promises about every file, checked on every run.
 //!
-//! Each rule is a function of a path and a text, with tables of what it takes and refuses beside it.
+//! Each rule is a function of a file, or of all of them, with tables of what it takes and refuses beside it.
 
+#[path = "tidy/layers.rs"]
+mod layers;
+#[path = "tidy/paths.rs"]
+mod paths;
+#[path = "tidy/purity.rs"]
+mod purity;
 #[path = "tidy/rules.rs"]
 mod rules;
 #[path = "tidy/source.rs"]
@@ -12,8 +18,11 @@ mod unit;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use layers::Layers;
+use source::File;
+
 /// A rule: the faults of one file, each as `line: why`, or only `why` for the whole file.
-type Rule = fn(path: &str, text: &str) -> Vec<String>;
+type Rule = fn(file: &File) -> Vec<String>;
 
 const RULES: &[(&str, Rule)] = &[
     ("no mod.rs", rules::no_mod_rs),
@@ -21,10 +30,10 @@ const RULES: &[(&str, Rule)] = &[
     ("length", rules::is_not_too_long),
     ("trailing whitespace", rules::no_trailing_whitespace),
     ("ignored tests", rules::ignored_with_reason),
-    ("pure rooms", rules::pure_rooms_are_pure),
     ("serde_yaml", rules::serde_yaml_in_one_file),
     ("tokio", rules::tokio_where_it_must_be),
     ("panics", rules::no_panics),
+    ("docs", rules::items_are_documented),
 ];
 
 fn root() -> &'static Path {
@@ -48,26 +57,50 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
+/// The Rust files under these directories.
+fn load(directories: &[&str]) -> Vec<File> {
+    let mut found = Vec::new();
+    for directory in directories {
+        rust_files(&root().join(directory), &mut found);
+    }
+    assert!(found.len() > 10, "the walk found only {found:?}");
+    found.sort();
+    let name = |path: &Path| path.strip_prefix(root()).unwrap_or(path).display().to_string();
+    let mut files: Vec<File> = found.iter().map(|path| File::new(&name(path), &read(path))).collect();
+    source::leave_out_test_modules(&mut files);
+    files
+}
+
+/// All faults at once.
+fn assert_none(faults: &[String]) {
+    assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
+}
+
 #[test]
 fn every_file_keeps_every_rule() {
-    let mut files = Vec::new();
-    for directory in ["src", "tests"] {
-        rust_files(&root().join(directory), &mut files);
-    }
-    assert!(files.len() > 10, "the walk found only {files:?}");
-    files.sort();
     let mut faults = Vec::new();
-    for file in &files {
-        let text = read(file);
-        let path = file.strip_prefix(root()).unwrap().to_str().unwrap();
-        if let Some(warning) = rules::asks_to_be_split(path, &text) {
-            println!("warning: {path}: {warning}");
+    for file in load(&["src", "tests"]) {
+        if let Some(warning) = rules::asks_to_be_split(&file) {
+            println!("warning: {}: {warning}", file.path);
         }
         for (name, rule) in RULES {
-            faults.extend(rule(path, &text).into_iter().map(|fault| format!("{path}:{fault} [{name}]")));
+            faults.extend(rule(&file).into_iter().map(|fault| format!("{}:{fault} [{name}]", file.path)));
         }
     }
-    assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
+    assert_none(&faults);
+}
+
+/// No circle between rooms, no edge upwards: the order is the table under `# Layers` in `src/lib.rs`.
+#[test]
+fn rooms_use_only_what_is_below_them() {
+    let files = load(&["src"]);
+    assert_none(&Layers::parse(&read(&root().join("src/lib.rs"))).faults(&files));
+}
+
+#[test]
+fn decisions_are_pure() {
+    let files = load(&["src"]);
+    assert_none(&purity::faults(&Layers::parse(&read(&root().join("src/lib.rs"))), &files));
 }
 
 #[test]

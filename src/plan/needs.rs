@@ -106,6 +106,7 @@ impl<'a> Needs<'a> {
         self.waiting.extend(names.map(|name| (name.clone(), waiting.clone())));
     }
 
+    /// Looks again after this time, or sooner if something else asks for it.
     pub(super) fn wait(&mut self, left: Duration) {
         self.wake_in = Some(self.wake_in.map_or(left, |sooner| sooner.min(left)));
     }

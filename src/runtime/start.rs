@@ -62,6 +62,7 @@ impl StartError {
         Self::Refused { backoff: Backoff::STEP, waiting: Waiting { reason: reason.into(), message } }
     }
 
+    /// The same for a step that failed, with all its causes as the message.
     pub(super) fn step(reason: &str, error: &StepError) -> Self {
         Self::refused(reason, chain(error))
     }

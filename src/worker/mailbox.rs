@@ -17,6 +17,7 @@ pub(super) struct Mailbox {
 }
 
 impl Mailbox {
+    /// A mailbox that nothing was taken from yet.
     pub(super) fn new(inbox: Receiver<Wish>) -> Self {
         Self { inbox, held: None }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::rig::{BUSYBOX, Container, ContainerState, Machine, NODE_IP, PATIENCE, Rig, Sandbox, wait_until};
@@ -51,10 +52,9 @@ fn containers_outlive_containerd() {
 
 #[test]
 fn leaves_nothing_behind() {
-    let host_before = host();
     let rig = Rig::new();
     run_web(&rig);
-    let traces = Traces::of(&rig, host_before);
+    let traces = Traces::of(&rig);
     traces.assert_present();
     drop(rig);
     traces.assert_gone();
@@ -62,10 +62,9 @@ fn leaves_nothing_behind() {
 
 #[test]
 fn leaves_nothing_behind_after_a_panic() {
-    let host_before = host();
     let rig = Rig::new();
     run_web(&rig);
-    let traces = Traces::of(&rig, host_before);
+    let traces = Traces::of(&rig);
     traces.assert_present();
     let outcome = catch_unwind(AssertUnwindSafe(move || {
         let _rig = rig;
@@ -79,7 +78,6 @@ fn leaves_nothing_behind_after_a_panic() {
 /// A test process that is killed runs no destructor: the kernel ends the machine, the next run sweeps the rest.
 #[test]
 fn a_killed_test_process_leaves_nothing_behind() {
-    let host_before = host();
     let mut victim = Command::new(std::env::current_exe().expect("the path of this program"))
         .args(["--exact", "rig_itself::helper_that_waits_to_be_killed", "--ignored", "--nocapture"])
         .stdin(Stdio::piped())
@@ -90,7 +88,7 @@ fn a_killed_test_process_leaves_nothing_behind() {
     let words = lines.map_while(Result::ok).find_map(|line| Some(line.split_once("RIG ")?.1.to_owned()));
     let words = words.expect("the helper tells its rig");
     let (name, first) = words.split_once(' ').expect("a name and a pid");
-    let traces = Traces::new(name.to_owned(), first.parse().expect("a pid"), host_before);
+    let traces = Traces::new(name.to_owned(), first.parse().expect("a pid"));
     traces.assert_present();
 
     victim.kill().expect("kill the helper");
@@ -103,6 +101,29 @@ fn a_killed_test_process_leaves_nothing_behind() {
     traces.assert_gone();
 }
 
+/// Other programs make links, network namespaces, mounts and files while a rig runs: a test must not mind. Here the host
+/// itself is a pair of namespaces, so that nothing of theirs is left behind either.
+#[test]
+fn others_may_change_the_host_meanwhile() {
+    let script = "mount -t tmpfs tmpfs /run; mount -t tmpfs tmpfs /var/lib; mkdir -p /run/containerd
+        (n=0; while sleep 0.05; do
+            n=$((n+1)); touch /run/other$n
+            ip link add other$n type veth peer name peer$n; ip netns add other$n
+            mkdir /run/containerd/other$n /var/lib/other$n; mount -t tmpfs tmpfs /run/containerd/other$n
+        done) > /dev/null &
+        others=$!; status=0; \"$@\" || status=$?
+        kill $others; test -e /run/other10 && exit $status";
+    let output = Command::new("unshare")
+        .args(["--net", "--mount", "sh", "-e", "-c", script, "sh"])
+        .arg(std::env::current_exe().expect("the path of this program"))
+        .args(["--exact", "--test-threads=1", "rig_itself::leaves_nothing_behind"])
+        .arg("rig_itself::a_killed_test_process_leaves_nothing_behind")
+        .output()
+        .expect("run this program again");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("2 passed"), "{output:#?}");
+}
+
 #[test]
 #[ignore = "run by a_killed_test_process_leaves_nothing_behind, as a process of its own"]
 fn helper_that_waits_to_be_killed() {
@@ -113,28 +134,39 @@ fn helper_that_waits_to_be_killed() {
     let _ = std::io::stdin().read(&mut [0]);
 }
 
-/// What one rig shows of itself outside. Other rigs come and go meanwhile, so counting all would not do.
+/// What one rig shows of itself outside. Other rigs and other programs come and go meanwhile, so it looks only for what
+/// carries a name, an id or an address of this rig.
 struct Traces {
     name: String,
     namespaces: BTreeSet<String>,
     /// Keeps the namespaces' numbers from being given to the next rig, whose processes would look like ours.
     _pins: Vec<File>,
-    host_before: BTreeSet<String>,
+    /// What containerd and CNI have made under an id in directories that the rig hides: there only, if it does.
+    hidden: Vec<PathBuf>,
+    /// The hardware addresses of its links, which are random.
+    addresses: BTreeSet<String>,
 }
 
 impl Traces {
-    fn of(rig: &Rig, host_before: BTreeSet<String>) -> Self {
+    fn of(rig: &Rig) -> Self {
         let name = rig.dir().file_name().expect("the rig's name").to_string_lossy().into_owned();
-        Self::new(name, rig.machine().first_pid(), host_before)
+        Self::new(name, rig.machine().first_pid())
     }
 
-    fn new(name: String, first_pid: u32, host_before: BTreeSet<String>) -> Self {
+    fn new(name: String, first_pid: u32) -> Self {
         let pin = |kind| File::open(format!("/proc/{first_pid}/ns/{kind}")).expect("open a namespace");
         let pins = NAMESPACES.map(pin).into();
         let namespaces = namespaces(first_pid);
         assert_eq!(namespaces.len(), NAMESPACES.len());
         assert!(namespaces.is_disjoint(&namespaces_of_this_process()), "a namespace is shared with the host");
-        Self { name, namespaces, _pins: pins, host_before }
+        let inside = |args: &[&str]| {
+            let mut command = Command::new("nsenter");
+            output(command.arg(format!("--target={first_pid}")).args(["--net", "--mount", "--"]).args(args))
+        };
+        let found = inside(&["find", "/run", "/var/lib", "/var/log"]);
+        let hidden = found.lines().map(PathBuf::from).filter(|path| has_id(path)).collect();
+        let addresses = addresses(&inside(&["ip", "-o", "link"]));
+        Self { name, namespaces, _pins: pins, hidden, addresses }
     }
 
     fn assert_present(&self) {
@@ -142,6 +174,11 @@ impl Traces {
         assert!(self.processes().len() >= 5, "{:?}", self.processes());
         assert!(!self.cgroups().is_empty());
         assert!(std::env::temp_dir().join(&self.name).exists());
+        // The sandbox's network namespace, and what runc and CNI keep of sandbox and container.
+        assert!(self.hidden.iter().any(|path| path.starts_with("/run/netns")), "{:?}", self.hidden);
+        assert!(self.hidden.len() >= 5, "{:?}", self.hidden);
+        // The bridge, the sandbox's link on it, and both ends of the uplink.
+        assert!(self.addresses.len() >= 4, "{:?}", self.addresses);
         self.assert_host_untouched();
     }
 
@@ -157,7 +194,11 @@ impl Traces {
     fn assert_host_untouched(&self) {
         let mounts = fs::read_to_string("/proc/self/mountinfo").expect("read the host's mounts");
         assert!(!mounts.contains(&self.name), "mounts:\n{mounts}");
-        assert_eq!(host(), self.host_before, "the host's links, network namespaces or directories changed");
+        let there: Vec<&PathBuf> =
+            self.hidden.iter().filter(|path| path.symlink_metadata().is_ok()).collect();
+        assert!(there.is_empty(), "on the host: {there:?}");
+        let links = output(Command::new("ip").args(["-o", "link"]));
+        assert!(addresses(&links).is_disjoint(&self.addresses), "links of the rig are on the host:\n{links}");
     }
 
     /// Processes in any of the rig's namespaces, or in its cgroup.
@@ -186,15 +227,23 @@ impl Traces {
     }
 }
 
-/// What containerd, CNI and the agent make where nobody keeps them from it.
-fn host() -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    for dir in ["/sys/class/net", "/run/netns", "/run/containerd", "/opt", "/etc/cni", "/var/lib", "/var/log"]
-    {
-        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-        found.extend(entries.map(|entry| entry.path().display().to_string()));
-    }
-    found
+/// Whether a file's name holds an id that nobody else has: a container's, or a UUID.
+fn has_id(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let is_digit = |c: char| c.is_ascii_hexdigit() || c == '-';
+    name.split(|c| !is_digit(c)).any(|part| part.len() >= 32)
+}
+
+/// The addresses of Ethernet links, as `ip -o link` prints them.
+fn addresses(links: &str) -> BTreeSet<String> {
+    let address = |line: &str| line.split_once("link/ether ")?.1.split(' ').next().map(str::to_owned);
+    links.lines().filter_map(address).collect()
+}
+
+fn output(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("run {command:?}: {error}"));
+    assert!(output.status.success(), "{command:?}: {output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// Those by which a process is known. Not `mnt` and `net`: a pin would keep the mounts and links whose end is

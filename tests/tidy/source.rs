@@ -1,5 +1,54 @@
 //! Rust source as far as the rules must understand it: what is code, and what is code only of tests.
 
+/// A Rust file of the repository.
+#[derive(Debug, Clone)]
+pub(crate) struct File {
+    /// From the root of the repository.
+    pub(crate) path: String,
+    /// What it holds.
+    pub(crate) text: String,
+    /// [`production`]; nothing if the file is a test's.
+    pub(crate) production: String,
+}
+
+impl File {
+    /// A file by itself: whether it is a test's is known from its path alone.
+    pub(crate) fn new(path: &str, text: &str) -> Self {
+        Self { path: path.to_owned(), text: text.to_owned(), production: production(path, text) }
+    }
+}
+
+/// Blanks the production code of files whose module is declared under `#[cfg(test)]`, whatever their name.
+pub(crate) fn leave_out_test_modules(files: &mut [File]) {
+    let test_modules: Vec<String> =
+        files.iter().flat_map(|file| test_modules(&file.path, &file.text)).collect();
+    let is_test = |path: &str| {
+        test_modules.iter().any(|module| {
+            path.strip_prefix(module.as_str()).is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
+        })
+    };
+    files.iter_mut().filter(|file| is_test(&file.path)).for_each(|file| file.production.clear());
+}
+
+/// The modules in files of their own that a file declares under `#[cfg(test)]`, as paths without `.rs`.
+fn test_modules(path: &str, text: &str) -> Vec<String> {
+    let code = code(text);
+    let directory = path.strip_suffix(".rs").unwrap_or(path);
+    let directory = directory.strip_suffix("/lib").or(directory.strip_suffix("/main")).unwrap_or(directory);
+    let items = code.match_indices(TEST_ONLY).map(|(start, mark)| {
+        let from = start + mark.len();
+        &code[from..item_end(&code, from)]
+    });
+    items
+        .filter_map(|item| {
+            let name = item.trim().strip_suffix(';')?.split_once("mod ")?.1;
+            Some(format!("{directory}/{name}"))
+        })
+        .collect()
+}
+
+const TEST_ONLY: &str = "#[cfg(test)]";
+
 /// The text with comments and the insides of literals blanked out; lines and columns stay.
 pub(crate) fn code(text: &str) -> String {
     let chars: Vec<char> = text.chars().collect();
@@ -75,8 +124,8 @@ pub(crate) fn production(path: &str, text: &str) -> String {
         return String::new();
     }
     let mut left = code(text);
-    while let Some(start) = left.find("#[cfg(test)]") {
-        let end = item_end(&left, start + "#[cfg(test)]".len());
+    while let Some(start) = left.find(TEST_ONLY) {
+        let end = item_end(&left, start + TEST_ONLY.len());
         let blank: String = left[start..end].chars().map(|c| if c == '\n' { '\n' } else { ' ' }).collect();
         left.replace_range(start..end, &blank);
     }
@@ -157,6 +206,23 @@ fn tests_are_not_production() {
         }
     }
     assert_eq!(production("src/pod/tests.rs", "fn a() {}"), "");
+}
+
+#[test]
+fn test_modules_are_found() {
+    let mut files = [
+        File::new("src/pod.rs", "mod a;\n#[cfg(test)]\npub(crate) mod testing;\n#[cfg(test)]\nuse b::c;\n"),
+        File::new("src/pod/a.rs", "fn a() {}"),
+        File::new("src/pod/testing.rs", "fn b() {}"),
+        File::new("src/pod/testing/more.rs", "fn c() {}"),
+        File::new("src/pod/testing_ground.rs", "fn d() {}"),
+        File::new("src/testing.rs", "fn e() {}"),
+        File::new("src/lib.rs", "#[cfg(test)]\nmod testing;"),
+    ];
+    leave_out_test_modules(&mut files);
+    let left: Vec<&str> =
+        files.iter().filter(|file| file.production.contains("fn")).map(|file| &*file.path).collect();
+    assert_eq!(left, ["src/pod/a.rs", "src/pod/testing_ground.rs"]);
 }
 
 #[test]

@@ -9,6 +9,7 @@ pub(super) struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
+    /// Reads `host:port/path`; the port and the path may be missing.
     pub(super) fn parse(text: &'a str) -> Self {
         let (authority, path) = split_path(text);
         // The colons of an address in brackets are none of a port.

@@ -10,6 +10,7 @@ use crate::pod::finding::Finding;
 pub(super) struct Findings(pub(super) Vec<Finding>);
 
 impl Findings {
+    /// Adds a reason for a field.
     pub(super) fn add(&mut self, field: impl fmt::Display, reason: impl Into<String>) {
         self.0.push(Finding::new(field.to_string(), reason));
     }
@@ -29,12 +30,14 @@ impl Findings {
         }
     }
 
+    /// Adds a reason if the value is there and less than `least`.
     pub(super) fn at_least(&mut self, field: impl fmt::Display, value: Option<i64>, least: i64) {
         if let Some(value) = value.filter(|value| *value < least) {
             self.add(field, format!("{value} is less than {least}"));
         }
     }
 
+    /// Adds a reason if the value is there and outside of the range.
     pub(super) fn within(
         &mut self,
         field: impl fmt::Display,
@@ -46,6 +49,7 @@ impl Findings {
         }
     }
 
+    /// Adds a reason if the value is not a port number.
     pub(super) fn port(&mut self, field: impl fmt::Display, value: i32) {
         if !(1..=65535).contains(&value) {
             self.add(field, format!("{value} is not a port number from 1 to 65535"));

@@ -56,6 +56,7 @@ fn validate_probe(probe: &Probe, path: &str, findings: &mut Findings) {
     );
 }
 
+/// Checks that exactly one action of a probe or a hook is set.
 pub(super) fn one_action(actions: &[bool], path: &str, findings: &mut Findings) {
     match actions.iter().filter(|present| **present).count() {
         1 => {}
@@ -64,6 +65,7 @@ pub(super) fn one_action(actions: &[bool], path: &str, findings: &mut Findings) 
     }
 }
 
+/// Checks the actions that probes and hooks have in common.
 pub(super) fn validate_actions(
     command: Option<&Option<Vec<String>>>,
     http_get: Option<&HTTPGetAction>,
@@ -82,6 +84,7 @@ pub(super) fn validate_actions(
     }
 }
 
+/// Checks a port, given as a number or by name.
 pub(super) fn validate_port(port: &IntOrString, field: &str, findings: &mut Findings) {
     match port {
         IntOrString::Int(number) => findings.port(field, *number),

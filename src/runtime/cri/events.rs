@@ -40,6 +40,7 @@ impl TaskExits {
     /// The operation that its errors name.
     pub const OP: &'static str = "Subscribe";
 
+    /// A subscription that opens at the first poll.
     pub(super) fn new(mut client: EventsClient<Channel>) -> Self {
         let request = Request::new(SubscribeRequest { filters: vec![FILTER.to_owned()] });
         Self { state: State::Opening(Box::pin(async move { client.subscribe(request).await })) }

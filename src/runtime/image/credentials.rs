@@ -80,6 +80,7 @@ pub(super) fn search_paths(root_dir: PathBuf, home: Option<OsString>) -> Vec<(Pa
 }
 
 impl Credentials {
+    /// Credentials from these files, and then from the plugins of these providers in `plugin_dir`.
     pub(super) fn new(
         files: Vec<(PathBuf, DockerFile)>,
         providers: Vec<Provider>,

@@ -64,6 +64,7 @@ pub(super) enum PluginError {
 }
 
 impl Plugin {
+    /// The provider's program in `dir`, with an empty cache.
     pub(super) fn new(provider: Provider, dir: &Path) -> Self {
         let program = dir.join(&provider.name);
         Self {

@@ -26,6 +26,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
+    /// Which kind an init container is: a sidecar restarts always.
     pub(super) fn of_init(spec: &ContainerSpec) -> Self {
         if is_sidecar(spec) { Self::Sidecar } else { Self::Init }
     }

@@ -27,6 +27,7 @@ struct Best {
 }
 
 impl<'a> Search<'a> {
+    /// A search for these fields, which has found nothing yet.
     pub(super) fn new(text: &'a str, fields: &'a [&'a str]) -> Self {
         Self { text, fields, best: RefCell::new(vec![None; fields.len()]) }
     }
@@ -113,6 +114,7 @@ pub(super) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
+    /// A cursor at the beginning of the text.
     pub(super) fn new(text: &'a str) -> Self {
         Self { text, offset: 0, place: Place { line: 1, column: 1 } }
     }
