@@ -49,7 +49,7 @@
 //! tasks:       worker, source
 //! effects:     runtime
 //! transports:  host, http
-//! the loop:    sync                (pure, but for sync::handles)
+//! the loop:    sync                (pure, but for sync::handles and sync::published)
 //! decisions:   status, plan, probe (pure, but for status::events and status::metrics)
 //! nouns:       pod, text, time     (pure)
 //! ```

@@ -18,7 +18,7 @@ use crate::probe::schedule::Report;
 use crate::status::events::Recorder;
 use crate::status::metrics::Metrics;
 use crate::status::metrics::process::observe_process;
-use crate::sync::view::Published;
+use crate::sync::published::Published;
 
 pub(crate) use plain::{Listening, ServerError, start_plain};
 pub(crate) use router::{Port, Request, Response};

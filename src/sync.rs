@@ -6,5 +6,6 @@ pub(crate) mod handles;
 pub(crate) mod message;
 pub(crate) mod mux;
 pub(crate) mod node_list;
+pub(crate) mod published;
 pub(crate) mod sync_loop;
 pub(crate) mod view;

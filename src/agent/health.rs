@@ -18,7 +18,7 @@ use crate::server::systemd::{Notifier, watchdog_interval};
 use crate::server::{Endpoints, HealthCheck, Listening, Port, ProbeReports, ServerError, start_plain};
 use crate::sync::handles::Handles;
 use crate::sync::message::Event;
-use crate::sync::view::Published;
+use crate::sync::published::Published;
 use crate::worker::prober::Prober;
 
 /// A loop that does not answer within this time does not turn.

@@ -8,8 +8,9 @@ use tracing::{info, warn};
 use crate::pod::PodName;
 use crate::status::metrics::Metrics;
 use crate::sync::message::Event;
+use crate::sync::published::Published;
 use crate::sync::sync_loop::SyncLoop;
-use crate::sync::view::{Outcome, Published, Verdict, diff_verdicts};
+use crate::sync::view::{Outcome, Verdict, diff_verdicts};
 use crate::worker::pool::WorkerPool;
 
 /// Turns the loop until nobody can send any more.

@@ -15,7 +15,7 @@ use super::Runtime;
 use crate::host::files::{remove_file, remove_tree};
 use crate::host::resource::select_orphans;
 use crate::pod::{PodUid, keys};
-use crate::sync::view::Published;
+use crate::sync::published::Published;
 use crate::text::chain;
 use crate::time::clock::Clock;
 

@@ -231,7 +231,7 @@ mod tests {
     use crate::server::pods::tests::reference_view;
     use crate::status::events::Recorder;
     use crate::status::metrics::Metrics;
-    use crate::sync::view::Published;
+    use crate::sync::published::Published;
 
     fn started(port: Port, health: HealthCheck) -> Listening {
         let view = Published::default();
