@@ -71,7 +71,7 @@ pub(super) fn ping(inbox: Sender<Event>, deadline: Duration) -> HealthCheck {
 /// Keeps a port open; one that is taken is tried again, for pods matter more than ports.
 async fn serve(address: SocketAddr, endpoints: Endpoints) {
     let mut logged = false;
-    let _listening: Listening = loop {
+    let listening: Listening = loop {
         match start_plain(address, endpoints.clone()) {
             Ok(listening) => break listening,
             Err(error) => {
@@ -84,7 +84,7 @@ async fn serve(address: SocketAddr, endpoints: Endpoints) {
             }
         }
     };
-    info!(%address, "serving");
+    info!(address = %listening.address(), "serving");
     future::pending().await
 }
 

@@ -44,6 +44,8 @@ fn a_pod_runs_with_kubelets_labels_annotations_ports_and_logs() {
     let mut annotations = container.annotations.clone();
     let hash = annotations.remove("io.kubernetes.container.hash").expect("the container's hash");
     assert!(!hash.is_empty());
+    let boot_id = annotations.remove("rkubelet.dev/boot-id").expect("the boot of the machine");
+    assert!(!boot_id.is_empty());
     let ports = annotations.remove("io.kubernetes.container.ports").expect("the container's ports");
     assert_eq!(
         serde_json::from_str::<serde_json::Value>(&ports).expect("JSON"),

@@ -30,8 +30,7 @@ use super::proto::{
     CreateContainerRequest, ExecSyncRequest, ExecSyncResponse, ListContainersRequest, ListPodSandboxRequest,
     PodSandbox, PodSandboxConfig, PodSandboxFilter, PodSandboxStatus, PodSandboxStatusRequest,
     RemoveContainerRequest, RemovePodSandboxRequest, RunPodSandboxRequest, StartContainerRequest,
-    StatusRequest, StatusResponse, StopContainerRequest, StopPodSandboxRequest, VersionRequest,
-    VersionResponse,
+    StatusRequest, StatusResponse, StopContainerRequest, StopPodSandboxRequest,
 };
 use crate::pod::id::{ContainerId, SandboxId};
 
@@ -47,9 +46,6 @@ const PING_TIMEOUT: Duration = Duration::from_secs(30);
 const SLACK: Duration = Duration::from_secs(1);
 /// No call takes longer, whatever grace period a manifest names: tonic and the runtime both count further only so far.
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
-
-/// The version of CRI that we speak, as `Version` wants to hear it.
-const CRI_VERSION: &str = "v1";
 
 /// How long calls may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,21 +118,6 @@ impl CriClient {
             timeouts,
             observer,
         })
-    }
-
-    /// Name and version of the runtime.
-    pub async fn version(&self) -> Result<VersionResponse, CriError> {
-        let mut client = self.runtime.clone();
-        let request = VersionRequest { version: CRI_VERSION.to_owned() };
-        self.call(op("Version", "version"), self.timeouts.request, request, |r| async move {
-            client.version(r).await
-        })
-        .await
-    }
-
-    /// The runtime's conditions (`RuntimeReady`, `NetworkReady`) and features.
-    pub async fn status(&self) -> Result<StatusResponse, CriError> {
-        self.ask_status(StatusRequest { verbose: false }).await
     }
 
     /// The names that a pod may give as its runtime class; empty if the runtime does not tell.

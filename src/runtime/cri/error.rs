@@ -73,11 +73,6 @@ impl CriError {
             code => format!("rpc error: code = {code:?} desc = {}", self.message),
         }
     }
-
-    /// Whether what the call names does not exist.
-    pub fn is_not_found(&self) -> bool {
-        self.class == ErrorClass::NotFound
-    }
 }
 
 impl ErrorClass {
@@ -105,17 +100,6 @@ impl ErrorClass {
             Code::Unknown if text.contains("try to find") && text.ends_with("not found") => Self::NotFound,
             Code::Unknown if text.ends_with("context deadline exceeded") => Self::Timeout,
             _ => Self::Refused,
-        }
-    }
-
-    /// A word for logs and metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::NotFound => "not_found",
-            Self::Timeout => "timeout",
-            Self::Unavailable => "unavailable",
-            Self::Refused => "refused",
-            Self::Unimplemented => "unimplemented",
         }
     }
 }

@@ -23,9 +23,9 @@ fn client(path: &std::path::Path, request: Duration) -> (CriClient, Seen) {
 fn a_dead_socket_is_unavailable_and_named() {
     let dir = tempfile::tempdir().unwrap();
     let (client, seen) = client(&dir.path().join("none.sock"), Duration::from_secs(5));
-    let error = smol::block_on(client.version()).unwrap_err();
+    let error = smol::block_on(client.runtime_handlers()).unwrap_err();
     assert_eq!(error.class, ErrorClass::Unavailable, "{error:?}");
-    assert_eq!(error.op, "Version");
+    assert_eq!(error.op, "Status");
     assert!(error.message.contains("No such file"), "{error}");
     let error = smol::block_on(client.stop_container(&"c".into(), 0)).unwrap_err();
     assert_eq!(error.class, ErrorClass::Unavailable, "{error:?}");
@@ -37,7 +37,7 @@ fn a_dead_socket_is_unavailable_and_named() {
     let error = smol::block_on(client.exec_sync(&"c".into(), vec![], Duration::MAX)).unwrap_err();
     assert_eq!(error.class, ErrorClass::Unavailable, "{error:?}");
     let unavailable = Some(ErrorClass::Unavailable);
-    let ops = ["version", "stop_container", "stop_container", "exec_sync"];
+    let ops = ["status", "stop_container", "stop_container", "exec_sync"];
     assert_eq!(*seen.lock().unwrap(), ops.map(|op| (op, unavailable)));
 }
 
@@ -65,7 +65,7 @@ fn a_replaced_socket_is_opened_anew() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("runtime.sock");
     let (client, _) = client(&path, Duration::from_millis(200));
-    let class = || smol::block_on(client.status()).unwrap_err().class;
+    let class = || smol::block_on(client.runtime_handlers()).unwrap_err().class;
     assert_eq!(class(), ErrorClass::Unavailable);
     let first = UnixListener::bind(&path).unwrap();
     assert_eq!(class(), ErrorClass::Timeout);
@@ -84,7 +84,7 @@ fn tonic_times_out_under_smol_by_itself() {
     let path = dir.path().join("silent.sock");
     let _listener = UnixListener::bind(&path).unwrap();
     let (client, _) = client(&path, Duration::from_secs(60));
-    let mut request = Request::new(VersionRequest::default());
+    let mut request = Request::new(StatusRequest::default());
     request.set_timeout(Duration::from_millis(100));
     let mut runtime = client.runtime.clone();
     let status = smol::block_on(runtime.version(request)).unwrap_err();
