@@ -1,40 +1,43 @@
 //! rkubelet: a Kubernetes node agent for the machines that nobody visits.
 //!
 //! It reads Pod manifests from a directory and from a URL, makes the pods run on containerd through CRI, and keeps them
-//! running. This page is the map: what runs, who tells whom, and what always holds.
+//! running. This page is the map: how data flows, which task tells which, the layers, the seams where the next parts go, and
+//! what always holds. Start here, then read the first file of each room in the order of a manifest's way: `source`, `sync`,
+//! `plan`, `worker`, `runtime`, `status`, `server`.
 //!
 //! # How data flows
 //!
 //! ```text
-//! source::dir ──┬ Snapshot ─> pod_config ─ PodUpdate ─> sync_loop ── Want ─> pod_worker (one per pod name)
-//! source::http ─┘             (the mux)                 ^   ^   ^            │ observe -> plan -> execute
-//!                                                  Pleg │   │   └── Report ──┤
-//!                             pleg ─────────────────────┘   │ Ping           v
-//!                              ^                            │            runtime ─> cri ─> containerd
-//!                              └── exits, lists ── cri      │
-//!                             view <─ published ─ sync_loop └── server, systemd's watchdog
+//! source::dir ──┬ Snapshot ─> sync::mux ─ PodUpdate ─> sync::sync_loop ── Desired ─> worker (one per pod name)
+//! source::http ─┘             (merge, diff)            ^   ^   ^   │                │ observe -> plan -> execute
+//!                                                 Pleg │   │   └── │ Report ────────┤
+//!                             runtime::pleg ───────────┘   │ Ping  │ view           v
+//!                              ^                           │       v            runtime ─> cri ─> containerd
+//!                              └── exits, lists ── cri     │  sync::published       └─────> host (directories, volumes)
+//!                                                          │       │ changed()
+//!                                                   server, systemd's watchdog and status line
 //! ```
 //!
-//! A source sends whole snapshots; only [`pod_config`] computes differences. [`sync_loop`] owns the desired state and
+//! A source sends whole snapshots; only `sync::mux` computes differences. `sync::sync_loop` owns the desired state and
 //! the table of workers; it does no I/O and waits for no pod, so that its events can be replayed in a test. A worker
-//! belongs to a pod's name: instances (UIDs) of the name follow each other inside it. [`plan`] decides, from what
-//! [`runtime`] observed; what it decides is data, and [`runtime`] carries it out. [`view`] is what the server reads.
+//! belongs to a pod's name: instances (UIDs) of the name follow each other inside it. `plan` decides, from what
+//! the runtime was observed to hold; what it decides is data, and the worker carries it out through `runtime::PodRuntime`.
 //!
 //! # Tasks and channels
 //!
 //! | task | where | inbox | tells |
 //! |---|---|---|---|
-//! | sync loop | the main thread, [`agent`] | one unbounded channel of [`sync_loop::Event`] | workers, [`view`] |
-//! | a worker per pod name | [`pod_worker`] | a mailbox of one [`plan::Want`], the newest | the sync loop |
-//! | directory source | [`source::dir`] | inotify's events and a timer | the sync loop; keeps its last good in [`state`] |
-//! | URL source | [`source::http`] | the server's answers, a timer and the network's changes | the sync loop; the same |
-//! | runtime watch | [`pleg`] | containerd's event stream and a timer | the sync loop |
-//! | probes | [`probe`] | a timer, and workers who say which there are | the sync loop, when a verdict changes |
-//! | housekeeping | [`gc`] | a timer | nobody |
-//! | watchdog | [`agent`] | a timer | systemd, if the sync loop answers |
+//! | sync loop | the main thread, `agent::turn` | one unbounded channel of `sync::message::Event` | workers, `sync::published` |
+//! | a worker per pod name | `worker`, started by `worker::pool` | a mailbox of one `plan::Desired`, the newest | the sync loop |
+//! | directory source | `source::dir` | inotify's events and a timer | the sync loop; keeps its last good in `host::state` |
+//! | URL source | `source::http` | the server's answers, a timer and the network's changes | the sync loop; the same |
+//! | runtime watch | `runtime::pleg` | containerd's event stream and a timer | the sync loop |
+//! | probes | `worker::prober` | a timer, and workers who say which there are | the sync loop, when a verdict changes |
+//! | housekeeping | `runtime::gc` | a timer | nobody |
+//! | watchdog, status line | `agent::health` | a timer; changes of the published view | systemd |
 //!
-//! A worker's errands (hooks, pulls, containers that are being ended) are tasks too: they end with it, and it hears a newer
-//! wish while they go on. All of them run on one `smol::Executor`, on the main thread. Beside it: the reactor of
+//! A worker's jobs (hooks, pulls, containers that are being ended) are tasks too: they end with it, and it reacts to a newer
+//! desired state while they run. All of them run on one `smol::Executor`, on the main thread. Beside it: the reactor of
 //! smol, one thread for tokio (tonic and hyper need its reactor), one for inotify, one per open port, one that reaps plugins
 //! once one was run, and a pool that grows for blocking file work and shrinks again.
 //!
@@ -56,69 +59,88 @@
 //!
 //! # The rooms
 //!
-//! Pure: no async, no I/O, no clock, no logging; time is a parameter. `tests/tidy.rs` holds these walls.
+//! | room | what it owns |
+//! |---|---|
+//! | `agent` | the list of tasks, start and stop; the simulation of the whole agent |
+//! | `cli` | the process, its log, and the operator's commands: `check` comes to the agent's verdicts without an agent |
+//! | `config` | flags, KubeletConfiguration and drop-ins become one validated `Config` |
+//! | `server` | the router, its transports, what systemd is told |
+//! | `worker` | one pod name: the instance, its jobs, its checkpoint; the prober |
+//! | `source` | the directory, the URL, signatures |
+//! | `runtime` | the CRI client, observing and executing, images, handlers (hooks and probes), runtime events, housekeeping |
+//! | `host` | directories, resources of instances, volumes, the agent's files and locks, addresses |
+//! | `http` | one GET with one deadline, TLS included; the tokio thread |
+//! | `sync` | the mux, the sync loop, messages, the published view |
+//! | `status` | the status of a pod from what is known of it, events, metrics |
+//! | `plan` | what to do next for a pod; start order; what is remembered of a pod |
+//! | `probe` | which probes there are, when each is due, what results mean |
+//! | `pod` | ids, decoding, defaults, validation, hashes, environment, images, what was observed |
+//! | `text`, `time` | YAML, URLs, quoting; the clock, durations, back-off |
 //!
-//! - [`pod`]: ids, decoding, defaults, validation, hashes, environment, resolver, names, hooks, status. [`yaml`]: text to
-//!   values.
-//! - [`pod_config`]: the mux. [`pod_manager`]: the desired pods. [`observed`]: what the runtime was seen to hold.
-//! - [`plan`]: what to do next for a pod. [`backoff`]: how long to wait after failures. [`order`]: who starts after whom.
-//!   [`record`]: what is remembered of a pod.
-//! - [`image`]: names of images, and which credentials suit them.
-//! - [`cri::convert`]: pods as CRI messages. [`pleg::diff`], [`gc::select`], `runtime::http_get`, and of [`probe`] all
-//!   but its task: the pure cores of their rooms.
-//! - `duration`: durations as Go writes them. `excerpt`: beginnings and ends of texts. `suggest`: what was meant by a name
-//!   that is not known.
-//! - [`view`]: the published snapshot, verdicts included. [`server::router`]: requests to answers. [`events::ring`]: the
-//!   newest events.
-//! - [`signature`]: what minisign's signatures prove, and which version may follow which.
+//! # Where things are decided
 //!
-//! Effects:
+//! | question | place |
+//! |---|---|
+//! | Which manifest is read, and is it valid? | `source::dir`, `source::http`; `pod::decode`, `pod::validate` |
+//! | What is a pod's identity? | `pod::identity`: a versioned hash of the manifest as written |
+//! | Which pods should run, when sources disagree? | `sync::mux`; what only one pod can have: `sync::mux::claims` |
+//! | Who starts after whom? | `plan::order` |
+//! | Is a container started, restarted or ended? | `plan::plan_pod`: `plan::containers`, `plan::init`, `plan::stop` |
+//! | How long does a retry wait? | `time::backoff`, counted by `time::since` |
+//! | What does the URL's answer mean? | `source::http::judge`, `source::http::pace` |
+//! | What is shown of a pod? | `status::pod_status` |
 //!
-//! - [`config`]: flags, KubeletConfiguration and drop-ins become one validated `Config`. [`agent`]: the wiring.
-//! - [`cli`]: the operator's commands. `check` comes to the agent's verdicts without an agent.
-//! - [`source`], [`sync_loop`], [`pod_worker`], [`pleg`], [`probe`], [`gc`]: the tasks above.
-//! - [`http`]: one GET with one deadline, TLS included; whom to ask and what to think of it is the caller's.
-//! - [`runtime`]: observes and executes. [`volume`]: what mounts need on the node. [`cri`]: the client.
-//! - [`state`]: the little that is kept on disk. [`server`], [`metrics`], [`events`], [`systemd`]: what others see of the
-//!   agent.
+//! # Seams: where the next parts go
+//!
+//! | part | seam |
+//! |---|---|
+//! | a kind of volume | `host::volume` plans and applies it; prepared and released as one of `host::resource::Resources` |
+//! | cgroups, devices | one more `host::resource::Resource` in the list of `Resources::new` |
+//! | admission, eviction, preemption, shutdown, deletion through an API | `plan::Want::End` (ends as Failed, the object stays) or `plan::Want::Stop` with a grace, decided in `sync::sync_loop` |
+//! | mirror pods, node status, eviction's measurements | a task that awaits `sync::published::Watch::changed` |
+//! | pods from an API server | a source that sends `sync::mux::Snapshot`s |
+//! | another runtime, or faults | `runtime::PodRuntime`, `runtime::ProbeRunner` |
+//! | another disk | `worker::checkpoints::Checkpoints` |
+//! | another time | `time::clock::Clock` |
 //!
 //! # For people who know kubelet
 //!
 //! | kubelet | here |
 //! |---|---|
-//! | `syncLoop`, `syncLoopIteration`, `SyncHandler` | [`sync_loop::SyncLoop::handle`], one match |
-//! | `PodConfig`, `podStorage.merge` | [`pod_config`] |
-//! | `sourceFile`, `applyDefaults`, `tryDecodeSinglePod` | [`source::dir`], [`pod::decode`], [`pod::identity`] |
-//! | `sourceURL`, `tryDecodePodList` | [`source::http`], [`pod::decode::list`] |
-//! | `podManager` | [`pod_manager`] |
-//! | `podWorkers`, `managePodLoop` | [`pod_worker`] |
-//! | `computePodActions`, `podActions` | [`plan::plan_pod`], [`plan::Plan`] |
-//! | `kubeGenericRuntimeManager.SyncPod`, `killPodWithSyncResult` | [`runtime`], one method per step |
-//! | `killContainer`, `terminationOrdering`, `activeDeadlineHandler` | [`plan::Endings`] and [`plan`] |
-//! | `lifecycle.HandlerRunner` | [`pod::hook`], [`runtime::hooks`] |
-//! | `prober.Manager`, its workers, `results.Manager` | [`probe::Prober`]: one task, one [`probe::schedule`] |
-//! | `pkg/probe` | [`probe::check`], [`runtime::probes`] |
-//! | `generatePodSandboxConfig`, `generateContainerConfig` | [`cri::convert`] |
-//! | PLEG, evented PLEG | [`pleg`]: events, with a relist as the net |
-//! | `record.EventRecorder` | [`events::Recorder`] |
-//! | `statusManager`, `generateAPIPodStatus` | [`pod::status`], [`view`] |
-//! | `volumeManager` | [`volume`] |
-//! | `imageManager`, `imagePuller` | [`runtime::Runtime::pull_image`], an errand of the worker; what failed is in [`plan::PullFailure`] |
-//! | `credentialprovider`, its plugins | [`image::keyring`], [`image::provider`] |
-//! | `flowcontrol.Backoff` | [`backoff`]; the count is an annotation of the container, and outlives the agent |
-//! | `HandlePodCleanups` | workers end their own pods; [`gc`] sweeps what a killed agent left on disk |
+//! | `syncLoop`, `syncLoopIteration`, `SyncHandler` | `sync::sync_loop::SyncLoop::handle`, one match |
+//! | `PodConfig`, `podStorage.merge` | `sync::mux` |
+//! | `sourceFile`, `applyDefaults`, `tryDecodeSinglePod` | `source::dir`, `pod::decode`, `pod::identity` |
+//! | `sourceURL`, `tryDecodePodList` | `source::http`, `pod::decode::list` |
+//! | `podManager` | `sync::mux`: the merged pods |
+//! | `podWorkers`, `managePodLoop` | `worker` |
+//! | `computePodActions`, `podActions` | `plan::plan_pod`, `plan::Plan` |
+//! | `kubeGenericRuntimeManager.SyncPod`, `killPodWithSyncResult` | `runtime::PodRuntime`, one method per step |
+//! | `killContainer`, `terminationOrdering`, `activeDeadlineHandler` | `plan::ending`, `plan::deadline` |
+//! | `lifecycle.HandlerRunner` | `pod::hook`, `runtime::handlers` |
+//! | `prober.Manager`, its workers, `results.Manager` | `worker::prober`: one task, one `probe::schedule` |
+//! | `pkg/probe` | `probe::check`, `runtime::handlers::probes` |
+//! | `generatePodSandboxConfig`, `generateContainerConfig` | `runtime::cri::convert` |
+//! | PLEG, evented PLEG | `runtime::pleg`: events, with a relist as the net |
+//! | `record.EventRecorder` | `status::events` |
+//! | `statusManager`, `generateAPIPodStatus` | `status::pod_status`, `sync::view` |
+//! | `volumeManager` | `host::volume`, `host::resource` |
+//! | `imageManager`, `imagePuller` | `runtime::image`, run as a job of the worker; what failed is in `plan::PullFailure` |
+//! | `credentialprovider`, its plugins | `pod::image`, `runtime::image` |
+//! | `flowcontrol.Backoff` | `time::backoff`; the count is an annotation of the container, and outlives the agent |
+//! | `HandlePodCleanups` | workers end their own pods; `runtime::gc` removes what a killed agent left on the node |
 //!
 //! Deliberately absent: cAdvisor, feature gates inside decisions, a manager of managers, a cache of the runtime's
 //! state that anything is decided from.
 //!
 //! # What always holds
 //!
-//! 1. One writer per pod name; two instances of a name never overlap.
+//! 1. One writer per pod name; two instances of a name never overlap. One agent per root directory and runtime.
 //! 2. Desired state shrinks only on evidence: what cannot be read stays as it was.
 //! 3. Crash-only: after SIGKILL at any instant no container is restarted, doubled or orphaned. What must outlive the
-//!    agent is in labels and annotations of sandboxes and containers, or else in [`state`].
+//!    agent is in labels and annotations of sandboxes and containers, or else in `host::state`.
 //! 4. One slow or broken pod delays no other; every call has a deadline.
-//! 5. Decisions are pure functions of what was observed and of the time that they are given.
+//! 5. Decisions are pure functions of what was observed and of the time that they are given; waits count on a clock that
+//!    never jumps.
 //! 6. Nothing is dropped in silence: a field that is not honoured, a file that is refused, says so.
 //! 7. A restart of the agent leaves containers alone: a pod's identity is a versioned hash of the manifest as written.
 //! 8. No listener on the network unless asked for, but for the health port on loopback.

@@ -87,7 +87,7 @@ fn tonic_times_out_under_smol_by_itself() {
     let mut request = Request::new(StatusRequest::default());
     request.set_timeout(Duration::from_millis(100));
     let mut runtime = client.runtime.clone();
-    let status = smol::block_on(runtime.version(request)).unwrap_err();
+    let status = smol::block_on(runtime.status(request)).unwrap_err();
     assert_eq!(ErrorClass::of(&status), ErrorClass::Timeout, "{status:?}");
     assert_eq!(status.code(), Code::Cancelled);
 }
