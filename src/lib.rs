@@ -88,7 +88,8 @@
 //! | Is a container started, restarted or ended? | `plan::plan_pod`: `plan::containers`, `plan::init`, `plan::stop` |
 //! | How long does a retry wait? | `time::backoff`, counted by `time::since` |
 //! | What does the URL's answer mean? | `source::http::judge`, `source::http::pace` |
-//! | What is shown of a pod? | `status::pod_status` |
+//! | What is known of a pod? | `pod::state`, computed by `status::pod_state` |
+//! | What is served of a pod? | `status::pod_status` |
 //!
 //! # Seams: where the next parts go
 //!
@@ -122,7 +123,7 @@
 //! | `generatePodSandboxConfig`, `generateContainerConfig` | `runtime::cri::convert` |
 //! | PLEG, evented PLEG | `runtime::pleg`: events, with a relist as the net |
 //! | `record.EventRecorder` | `status::events` |
-//! | `statusManager`, `generateAPIPodStatus` | `status::pod_status`, `sync::view` |
+//! | `statusManager`, `generateAPIPodStatus` | `status::pod_state`, `status::pod_status`, `sync::view` |
 //! | `volumeManager` | `host::volume`, `host::resource` |
 //! | `imageManager`, `imagePuller` | `runtime::image`, run as a job of the worker; what failed is in `plan::PullFailure` |
 //! | `credentialprovider`, its plugins | `pod::image`, `runtime::image` |

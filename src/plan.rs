@@ -26,7 +26,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 
 use crate::plan::checkpoint::Record;
 use crate::plan::order::{Gate, Unmet};
@@ -37,6 +36,7 @@ use crate::time::backoff::Backoff;
 use crate::time::since::Since;
 use stop::{Quiet, Stopping};
 
+pub(crate) use crate::pod::state::{Failed, Waiting};
 pub(crate) use deadline::Activity;
 pub(crate) use ending::{Ask, Endings, Signalling, StopContainer};
 pub(crate) use pull::{PullFailure, PullPermit, PullRecord};
@@ -109,15 +109,6 @@ pub(crate) enum Outlook {
     EndsFirst,
 }
 
-/// Why a pod was ended before it was done: kubelet's reason and message.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Failed {
-    /// A word, such as `DeadlineExceeded`.
-    pub reason: String,
-    /// A sentence.
-    pub message: String,
-}
-
 /// How far the init containers of a pod are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Init {
@@ -180,15 +171,6 @@ pub(crate) struct StartContainer {
     pub crashes: u32,
     /// How often all containers of the pod were restarted before it, for the annotation.
     pub round: u32,
-}
-
-/// Why a container waits: kubelet's reason and message.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Waiting {
-    /// A word, such as `CrashLoopBackOff`.
-    pub reason: String,
-    /// A sentence.
-    pub message: String,
 }
 
 /// What failed, since the worker began with this instance.

@@ -22,6 +22,7 @@ pub(crate) mod qos;
 pub(crate) mod quantity;
 pub(crate) mod restart;
 pub(crate) mod signal;
+pub(crate) mod state;
 pub(crate) mod termination_message;
 #[cfg(test)]
 pub(crate) mod testing;

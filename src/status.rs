@@ -1,7 +1,8 @@
-//! What others may know of pods: their status, their events, and metrics.
+//! What others may know of pods: their state and status, their events, and metrics.
 
 pub(crate) mod events;
 pub(crate) mod metrics;
+pub(crate) mod pod_state;
 pub(crate) mod pod_status;
 
 use std::sync::Arc;

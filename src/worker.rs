@@ -297,10 +297,10 @@ impl Worker {
             Some(pod) => {
                 self.drop_pulls();
                 self.check_annotations(pod);
-                let status = self.checkpoint.record.of(pod).map(|last| last.status.clone());
+                let state = self.checkpoint.record.of(pod).map(|last| last.state.clone());
                 let uptime = self.context.handles.clock.uptime();
                 let pulls = self.read_pulls(pod).await;
-                self.instance = Some(Instance::new(pod.clone(), status, uptime).with_pulls(pulls));
+                self.instance = Some(Instance::new(pod.clone(), state, uptime).with_pulls(pulls));
             }
             None => {
                 if self.instance.as_ref().is_some_and(|instance| instance.wanted) {

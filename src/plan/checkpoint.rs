@@ -1,9 +1,10 @@
 //! What is remembered of a pod name beyond the agent's life and beyond what the runtime holds.
 //!
-//! Three things: the wanted instance with its last status, so that what completed stays completed and nothing flaps over
-//! a restart; the sandboxes whose end was begun, so that it is finished, and what it killed did not fail; and the
-//! containers that were ended since their sandbox had died. Pure: workers keep it on disk.
+//! Three things: the wanted instance with its last state, so that what completed stays completed and no condition changes
+//! over a restart; the sandboxes whose end was begun, so that it is finished, and what it killed did not fail; and the
+//! containers that were ended because their sandbox had died. Pure: workers keep it on disk.
 
+mod old_form;
 #[cfg(test)]
 mod tests;
 
@@ -11,10 +12,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
 use serde::{Deserialize, Serialize};
 
 use crate::pod::observed::Observed;
+use crate::pod::state::PodState;
 use crate::pod::{ConfigHash, ContainerId, Pod, PodUid, SandboxId, Source};
 
 /// What a write must survive.
@@ -33,14 +34,17 @@ pub(crate) struct Record {
     /// The instance that was wanted last; none while the wish is to stop.
     pub instance: Option<Instance>,
     /// Sandboxes that the runtime still holds, and whose end was begun.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub ended: BTreeSet<SandboxId>,
     /// Containers that the runtime still holds, and whose sandbox died under them, or a probe of which failed: they were
     /// ended by us, and have not completed, whatever their exit code.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub lost: BTreeSet<ContainerId>,
 }
 
 /// One instance of the name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "old_form::Instance")]
 pub(crate) struct Instance {
     /// Its UID.
     pub uid: PodUid,
@@ -50,10 +54,10 @@ pub(crate) struct Instance {
     pub source: Source,
     /// Where it is in its life.
     pub life: Life,
-    /// Its status as last computed.
-    pub status: Arc<PodStatus>,
-    /// When its first sandbox was made, if it has come that far.
-    #[serde(default)]
+    /// Its state as last computed.
+    pub state: Arc<PodState>,
+    /// When its first sandbox was created, if it has come that far.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub began: Option<Timestamp>,
 }
 
@@ -86,11 +90,11 @@ pub(crate) enum Age {
 }
 
 impl Remembered {
-    /// The status to show of a pod until somebody has looked at it.
-    pub(crate) fn status(&self, pod: &Pod) -> Option<Arc<PodStatus>> {
+    /// The state to publish of a pod until its worker has observed it.
+    pub(crate) fn state(&self, pod: &Pod) -> Option<Arc<PodState>> {
         let last = self.record.of(pod)?;
         let holds = self.age == Age::ThisBoot || last.life == Life::Completed;
-        holds.then(|| last.status.clone())
+        holds.then(|| last.state.clone())
     }
 }
 
@@ -125,12 +129,12 @@ impl Record {
         self.lost.retain(|id| observed.containers.iter().any(|container| container.id == *id));
     }
 
-    /// Remembers where the wanted instance is, and its status. What has completed stays so.
-    pub(crate) fn note(&mut self, pod: &Pod, life: Life, status: Arc<PodStatus>) {
+    /// Remembers where the wanted instance is, and its state. What has completed stays so.
+    pub(crate) fn note(&mut self, pod: &Pod, life: Life, state: Arc<PodState>) {
         let life = if self.has_completed(pod) { Life::Completed } else { life };
         let began = self.of(pod).and_then(|instance| instance.began);
         let (uid, hash) = (pod.uid.clone(), pod.hash.clone());
-        self.instance = Some(Instance { uid, hash, source: pod.source, life, status, began });
+        self.instance = Some(Instance { uid, hash, source: pod.source, life, state, began });
     }
 
     /// When an instance began: with its first sandbox, though that may be gone. What is being ended is no part of it.
@@ -147,19 +151,14 @@ impl Record {
         }
     }
 
-    /// The status of a pod that completed, unless the runtime still holds every container of which it tells: then it can
-    /// be computed as ever.
-    pub(crate) fn standing(&self, pod: &Pod, observed: &Observed) -> Option<Arc<PodStatus>> {
+    /// The state of a pod that completed, unless the runtime still holds every container that it names: then it can be
+    /// computed as ever.
+    pub(crate) fn standing(&self, pod: &Pod, observed: &Observed) -> Option<Arc<PodState>> {
         let completed = self.of(pod).filter(|instance| instance.life == Life::Completed)?;
-        let statuses = container_statuses(&completed.status);
-        let ids: Vec<_> = statuses.filter_map(|status| status.container_id.as_deref()).collect();
-        let is_held = |id: &&str| {
-            // Written with its runtime: `containerd://ID`.
-            let id = id.rsplit_once("://").map_or(*id, |(_, id)| id);
-            observed.containers.iter().any(|held| held.id.as_str() == id)
-        };
-        let can_be_computed = !ids.is_empty() && ids.iter().all(is_held);
-        (!can_be_computed).then(|| completed.status.clone())
+        let mut ids = completed.state.all_containers().filter_map(|container| container.id()).peekable();
+        let is_held = |id: &ContainerId| observed.containers.iter().any(|held| held.id == *id);
+        let can_be_computed = ids.peek().is_some() && ids.all(is_held);
+        (!can_be_computed).then(|| completed.state.clone())
     }
 
     /// There is nothing to remember.
@@ -184,8 +183,4 @@ impl Record {
             |record: &Record| record.instance.as_ref().map(|last| (last.uid.clone(), last.hash.clone()));
         which(self) != which(kept) && self.durability(kept) != Some(Durability::Power)
     }
-}
-
-fn container_statuses(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
-    [&status.init_container_statuses, &status.container_statuses].into_iter().flatten().flatten()
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Failed, Situation};
+use super::Situation;
 use crate::pod::Pod;
+use crate::pod::state::{Failed, FailedReason};
 
-const REASON: &str = "DeadlineExceeded";
 /// 2020, before the first rkubelet: a clock that shows less was not set.
 const CLOCK_IS_SET: i64 = 1_577_836_800;
 /// How far a clock may drift, or be nudged, before it counts as having leapt.
@@ -70,8 +70,11 @@ pub(super) fn judge(pod: &Pod, situation: &Situation<'_>, finished: bool) -> Dea
     let &Situation { observed, record, now, uptime, .. } = situation;
     let Some(seconds) = pod.spec.active_deadline_seconds else { return Deadline::None };
     if let Some(over) = record.of(pod).filter(|_| record.has_completed(pod)) {
-        let ended = over.status.reason.as_deref() == Some(REASON);
-        return if ended { Deadline::Passed } else { Deadline::None };
+        let failed = over.state.failed.as_ref().map(|failed| failed.reason);
+        return match failed {
+            Some(FailedReason::DeadlineExceeded) => Deadline::Passed,
+            None => Deadline::None,
+        };
     }
     let Some(activity) = situation.activity else { return Deadline::None };
     let limit = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
@@ -94,7 +97,7 @@ pub(super) fn judge(pod: &Pod, situation: &Situation<'_>, finished: bool) -> Dea
 /// What to show of a pod that was ended by its deadline: kubelet's words.
 pub(super) fn exceeded() -> Failed {
     Failed {
-        reason: REASON.into(),
+        reason: FailedReason::DeadlineExceeded,
         message: "Pod was active on the node longer than the specified deadline".into(),
     }
 }

@@ -1,15 +1,15 @@
-//! Which probes a pod has now: from its manifest, from what runs, and from what was last shown of it. Pure.
+//! Which probes a pod has now: from its manifest, from what runs, and from its last state. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container as ContainerSpec, ContainerStatus, PodStatus};
+use k8s_openapi::api::core::v1::Container as ContainerSpec;
 
 use super::check::{Spec, probe_of};
 use super::threshold::{Kind, Outcome};
-use crate::pod::observed::pod_ips;
-use crate::pod::observed::{Container, ContainerState, Observed, Sandbox};
+use crate::pod::observed::{Container, ContainerState, Observed, Sandbox, pod_ips};
+use crate::pod::state::{ContainerSummary, PodState, RunState};
 use crate::pod::{ContainerId, ContainerRef, Pod, is_sidecar};
 
 /// One probe of one container.
@@ -25,7 +25,7 @@ pub(crate) struct Target {
     pub spec: Arc<Spec>,
     /// Where the pod is reached.
     pub place: Place,
-    /// The verdict that was last shown of this container, by an earlier agent too.
+    /// The verdict that the last state of this container tells, by an earlier agent too.
     pub known: Option<Outcome>,
     /// Whether it is to be run.
     pub pace: Pace,
@@ -117,8 +117,8 @@ pub(crate) struct Scene<'a> {
     pub pod: &'a Pod,
     /// What the runtime holds of it.
     pub observed: &'a Observed,
-    /// What was last shown of it.
-    pub previous: Option<&'a PodStatus>,
+    /// Its last state, by an earlier agent too.
+    pub previous: Option<&'a PodState>,
     /// Containers that have not started before their hook is done.
     pub starting: &'a BTreeSet<ContainerId>,
     /// Containers whose end has begun, whatever becomes of the pod.
@@ -142,7 +142,7 @@ pub(crate) fn targets(scene: &Scene<'_>) -> Vec<Target> {
 fn targets_of(scene: &Scene<'_>, spec: &ContainerSpec) -> Vec<Target> {
     let found = scene.observed.containers_of(scene.pod, &spec.name);
     let Some(newest) = found.into_iter().next() else { return Vec::new() };
-    let shown = scene.previous.and_then(|status| shown(status, newest));
+    let running_before = scene.previous.and_then(|state| running_before(state, newest));
     let target = |kind| {
         let probe = probe_of(spec, kind)?;
         Some(Target {
@@ -151,7 +151,7 @@ fn targets_of(scene: &Scene<'_>, spec: &ContainerSpec) -> Vec<Target> {
             kind,
             spec: Arc::new(Spec::of(probe, spec)),
             place: scene.place.clone(),
-            known: shown.and_then(|shown| known(shown, kind)),
+            known: running_before.and_then(|summary| known(summary, kind)),
             pace: pace(scene, newest, kind),
         })
     };
@@ -169,24 +169,18 @@ fn pace(scene: &Scene<'_>, container: &Container, kind: Kind) -> Pace {
     }
 }
 
-/// What was shown of this very container, if it ran.
-fn shown<'a>(status: &'a PodStatus, container: &Container) -> Option<&'a ContainerStatus> {
-    let all = [&status.init_container_statuses, &status.container_statuses].into_iter().flatten().flatten();
-    let is_it = |shown: &&ContainerStatus| {
-        // Written with its runtime: `containerd://ID`.
-        let id = shown.container_id.as_deref().and_then(|id| id.rsplit_once("://"));
-        id.is_some_and(|(_, id)| id == container.id.as_str())
-    };
-    let ran = |shown: &&ContainerStatus| shown.state.as_ref().is_some_and(|state| state.running.is_some());
-    all.filter(ran).find(is_it)
+/// What is known of this very container, if it ran.
+fn running_before<'a>(state: &'a PodState, container: &Container) -> Option<&'a ContainerSummary> {
+    let mut running = state.all_containers().filter(|c| matches!(c.state, RunState::Running { .. }));
+    running.find(|summary| summary.id() == Some(&container.id))
 }
 
-/// The verdict that a status stands for.
-fn known(shown: &ContainerStatus, kind: Kind) -> Option<Outcome> {
-    let started = shown.started == Some(true);
+/// The verdict that follows from what was known.
+fn known(summary: &ContainerSummary, kind: Kind) -> Option<Outcome> {
+    let started = summary.started;
     match kind {
         Kind::Startup => started.then_some(Outcome::Success),
-        Kind::Readiness if shown.ready => Some(Outcome::Success),
+        Kind::Readiness if summary.ready => Some(Outcome::Success),
         // That it failed is known of one that had started.
         Kind::Readiness => started.then_some(Outcome::Failure),
         Kind::Liveness => None,

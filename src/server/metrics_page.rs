@@ -5,9 +5,8 @@
 
 use std::iter;
 
-use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
-
 use crate::pod::Source;
+use crate::pod::state::ContainerSummary;
 use crate::status::metrics::Metrics;
 use crate::status::metrics::exposition::{Kind, Page};
 use crate::status::metrics::process::Process;
@@ -36,26 +35,19 @@ fn render_pods(page: &mut Page, view: &View) {
     page.family("kubelet_running_pods", Kind::Gauge, "Pods that have a running sandbox.");
     page.sample(&[], count(view.pods.values(), |pod| pod.running));
     page.family("kubelet_running_containers", Kind::Gauge, "Containers by state.");
-    let statuses = || view.pods.values().flat_map(|pod| container_statuses(&pod.status));
-    page.sample(&[("container_state", "exited")], count(statuses(), is_exited));
-    page.sample(&[("container_state", "running")], count(statuses(), is_running));
+    let containers =
+        || view.pods.values().flat_map(|pod| &pod.state).flat_map(|state| state.all_containers());
+    page.sample(&[("container_state", "exited")], count(containers(), is_exited));
+    page.sample(&[("container_state", "running")], count(containers(), is_running));
 }
 
-fn container_statuses(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
-    [&status.init_container_statuses, &status.container_statuses, &status.ephemeral_container_statuses]
-        .into_iter()
-        .flatten()
-        .flatten()
-}
-
-fn is_running(status: &ContainerStatus) -> bool {
-    status.state.as_ref().is_some_and(|state| state.running.is_some())
+fn is_running(container: &ContainerSummary) -> bool {
+    container.running_since().is_some()
 }
 
 /// Ended, and not started anew; a container that waits to be restarted is one too.
-fn is_exited(status: &ContainerStatus) -> bool {
-    !is_running(status)
-        && [&status.state, &status.last_state].into_iter().flatten().any(|state| state.terminated.is_some())
+fn is_exited(container: &ContainerSummary) -> bool {
+    !is_running(container) && container.newest_termination().is_some()
 }
 
 fn render_manifests(page: &mut Page, view: &View) {

@@ -4,11 +4,14 @@
 //! that are not set, and leaves out empty lists and maps. Invariant: pure; one pod at a time is in memory as
 //! JSON. Must not: change a pod's meaning.
 
+use k8s_openapi::api::core::v1::PodStatus;
 use serde::Serialize;
 use serde::ser::{Error as _, SerializeMap, SerializeSeq, Serializer};
 use serde_json::{Map, Value};
 
-use crate::sync::view::{PodView, View};
+use crate::pod::Pod;
+use crate::status::pod_status::pod_status;
+use crate::sync::view::View;
 
 /// The list, as JSON.
 pub(crate) fn render(view: &View) -> Result<Vec<u8>, serde_json::Error> {
@@ -19,7 +22,7 @@ struct PodList<'a>(&'a View);
 
 struct Items<'a>(&'a View);
 
-struct Item<'a>(&'a PodView);
+struct Item<'a>(&'a Pod, PodStatus);
 
 impl Serialize for PodList<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -36,7 +39,7 @@ impl Serialize for Items<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut items = serializer.serialize_seq(Some(self.0.pods.len()))?;
         for pod in self.0.pods.values() {
-            items.serialize_element(&Item(pod))?;
+            items.serialize_element(&Item(&pod.pod, pod_status(&pod.pod, pod.state.as_deref())))?;
         }
         items.end()
     }
@@ -45,9 +48,9 @@ impl Serialize for Items<'_> {
 impl Serialize for Item<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let json = |part: Result<Value, serde_json::Error>| part.map_err(S::Error::custom);
-        let mut metadata = json(serde_json::to_value(&self.0.pod.metadata))?;
-        let mut spec = json(serde_json::to_value(&self.0.pod.spec))?;
-        let mut status = json(serde_json::to_value(&*self.0.status))?;
+        let mut metadata = json(serde_json::to_value(&self.0.metadata))?;
+        let mut spec = json(serde_json::to_value(&self.0.spec))?;
+        let mut status = json(serde_json::to_value(&self.1))?;
         for part in [&mut metadata, &mut spec, &mut status] {
             omit_empty(part);
         }
@@ -132,29 +135,41 @@ pub(crate) mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::pod::{ConfigHash, Pod, PodName, PodUid, Source};
+    use crate::plan::checkpoint::Instance;
+    use crate::pod::state::PodState;
+    use crate::pod::{ConfigHash, PodName, PodUid, Source};
+    use crate::sync::view::PodView;
 
     /// What kubelet 1.36 served for five static pods, its keys sorted.
     const REFERENCE: &str = include_str!("../../tests/fixtures/kubelet-pods.json");
 
-    fn pod_view(metadata: ObjectMeta, spec: k8s::PodSpec, status: k8s::PodStatus) -> (PodName, PodView) {
+    fn pod(metadata: ObjectMeta, spec: k8s::PodSpec) -> Pod {
         let name = PodName::new(metadata.namespace.as_deref().unwrap(), metadata.name.as_deref().unwrap());
-        let pod = Pod {
-            name: name.clone(),
+        Pod {
+            name,
             uid: PodUid(metadata.uid.clone().unwrap_or_default()),
             hash: ConfigHash(String::new()),
             source: Source::File,
             metadata,
             spec,
             container_hashes: BTreeMap::new(),
-        };
-        (name, PodView { pod: Arc::new(pod), status: Arc::new(status), running: true })
+        }
+    }
+
+    /// The state that a served status was made of; the old form of checkpoints is a status.
+    fn state(status: &Value) -> Arc<PodState> {
+        let instance = json!({"uid": "u", "hash": "h", "source": "File", "life": "Open", "status": status});
+        serde_json::from_value::<Instance>(instance).unwrap().state
     }
 
     /// The view of an agent that runs kubelet's five pods.
     pub(crate) fn reference_view() -> View {
-        let list: k8s_openapi::List<k8s::Pod> = serde_json::from_str(REFERENCE).unwrap();
-        let pods = list.items.into_iter().map(|p| pod_view(p.metadata, p.spec.unwrap(), p.status.unwrap()));
+        let list: Value = serde_json::from_str(REFERENCE).unwrap();
+        let pods = list["items"].as_array().unwrap().iter().map(|item| {
+            let served: k8s::Pod = serde_json::from_value(item.clone()).unwrap();
+            let pod = Arc::new(pod(served.metadata, served.spec.unwrap()));
+            (pod.name.clone(), PodView { pod, state: Some(state(&item["status"])), running: true })
+        });
         View { pods: pods.collect(), ..View::default() }
     }
 
@@ -225,7 +240,7 @@ pub(crate) mod tests {
             ]),
             ..Default::default()
         };
-        let view = View { pods: [pod_view(metadata, spec, status)].into(), ..View::default() };
+        let item = serde_json::to_value(Item(&pod(metadata, spec), status)).unwrap();
         let expected = json!({
             "metadata": {"name": "a-n", "namespace": "default"},
             "spec": {
@@ -244,6 +259,6 @@ pub(crate) mod tests {
                 ],
             },
         });
-        assert_eq!(rendered(&view)["items"][0], expected);
+        assert_eq!(item, expected);
     }
 }

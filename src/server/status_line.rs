@@ -1,19 +1,20 @@
 //! One line about the whole node, for `systemctl status`. Pure.
 
+use crate::pod::state::Phase;
 use crate::sync::view::{Outcome, RuntimeState, View};
 
 /// Pods that run, wait, are done or were refused, and whether the runtime answers.
 pub(crate) fn status_line(view: &View) -> String {
-    let of_phase = |phase: &str| {
-        view.pods.values().filter(|pod| pod.status.phase.as_deref().unwrap_or("Pending") == phase).count()
-    };
+    let phases =
+        || view.pods.values().map(|pod| pod.state.as_ref().map_or(Phase::Pending, |state| state.phase));
+    let of_phase = |phase: Phase| phases().filter(|found| *found == phase).count();
     let refused =
         view.verdicts.iter().filter(|verdict| matches!(verdict.outcome, Outcome::Refused(_))).count();
     let counts = [
-        (of_phase("Running"), "running"),
-        (of_phase("Pending"), "waiting"),
-        (of_phase("Succeeded"), "completed"),
-        (of_phase("Failed"), "failed"),
+        (of_phase(Phase::Running), "running"),
+        (of_phase(Phase::Pending), "waiting"),
+        (of_phase(Phase::Succeeded), "completed"),
+        (of_phase(Phase::Failed), "failed"),
         (refused, "refused"),
     ];
     let counts: Vec<_> = counts

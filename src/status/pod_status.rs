@@ -1,139 +1,149 @@
-//! The status of a pod, computed from what was observed and planned, by kubelet's rules.
+//! Kubernetes' `PodStatus`, made of the state of a pod where it is served, and nowhere else.
 //!
-//! Invariant: it can be computed from the runtime alone. What was shown before fills in what the runtime has
-//! forgotten; counts and times of what it still holds come out the same without, so that a restart of the agent
-//! moves none of them.
+//! Owns the difference between the two: the form of ids, the sentences of conditions, and what follows from the manifest.
+//! Invariant: pure; the same state and manifest give the same status. Must not: be read back.
 
-mod conditions;
-mod container;
-mod phase;
 mod resources;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-
-use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container as ContainerSpec, ContainerStatus, HostIP, PodIP, PodStatus};
+use k8s_openapi::api::core::v1::{
+    Container as ContainerSpec, ContainerState, ContainerStateRunning, ContainerStateTerminated,
+    ContainerStateWaiting, ContainerStatus, HostIP, PodCondition, PodIP, PodStatus, VolumeMountStatus,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::plan::Plan;
-use crate::pod::observed::{Container, Observed, pod_ips};
-use crate::pod::{Pod, qos};
-use crate::probe::target::Verdicts;
-use container::{Found, Kind};
+use super::pod_state::{Containers, condition_message};
+use crate::pod::state::{Condition, ContainerSummary, Phase, PodState, RunState, Termination};
+use crate::pod::{ContainerId, Pod, qos};
 
-/// Computes the status of an instance; `previous` is what was last shown of it.
-pub(crate) fn pod_status(
-    pod: &Pod,
-    observed: &Observed,
-    plan: &Plan,
-    probes: &Verdicts,
-    previous: Option<&Arc<PodStatus>>,
-    node_ips: &[String],
-    now: Timestamp,
-) -> PodStatus {
-    let previous = previous.map(Arc::as_ref);
-    let sandbox = observed.newest_sandbox(&pod.uid).filter(|s| s.is_of(pod));
-    let Statuses { mut init, mut main } = statuses(pod, observed, plan, probes, previous);
-    let together = init.len() + main.len();
-    init.iter_mut().chain(&mut main).for_each(|(_, status)| container::share_messages(status, together));
-    let phase = match plan.failed {
-        Some(_) => "Failed",
-        None => phase::phase(&pod.spec, plan, &init, &main),
+/// The status of a pod in this state; without one, no worker has looked at the pod yet.
+pub(crate) fn pod_status(pod: &Pod, state: Option<&PodState>) -> PodStatus {
+    let Some(state) = state else {
+        return PodStatus { phase: Some(Phase::Pending.as_str().into()), ..PodStatus::default() };
     };
-
-    let first_made = observed.began(pod);
-    let start = previous
-        .and_then(|p| p.start_time.as_ref().map(|time| time.0))
-        .unwrap_or_else(|| first_made.unwrap_or(now).min(now));
+    let containers = Containers::of(pod, &state.init_containers, &state.containers);
+    let resources = resources::pod_resources(&pod.spec);
     // Absent in Go's JSON when zero, as for every pod that was not read from an API server.
     let generation = pod.metadata.generation.filter(|generation| *generation != 0);
-    let facts =
-        conditions::Facts { pod, sandbox, phase, init: &init, main: &main, start, generation, previous, now };
-    let conditions = conditions::conditions(&facts);
-
-    let mut ips = pod_ips(pod, sandbox, node_ips);
-    if ips.is_empty() && matches!(phase, "Succeeded" | "Failed") {
-        // A completed pod is still known by the addresses that it had.
-        let had = previous.and_then(|p| p.pod_ips.as_ref()).into_iter().flatten();
-        ips = had.map(|had| had.ip.clone()).collect();
-    }
-    let resources = resources::pod_resources(&pod.spec);
-    let said = match (&plan.failed, &plan.sandbox) {
-        (Some(failed), _) => Some((&failed.reason, &failed.message)),
-        (None, held_up) => held_up.as_ref().map(|waiting| (&waiting.reason, &waiting.message)),
+    let condition = |condition: &Condition| PodCondition {
+        type_: condition.kind.as_str().into(),
+        status: if condition.holds { "True" } else { "False" }.into(),
+        last_transition_time: Some(Time(condition.since)),
+        observed_generation: generation,
+        reason: condition.reason.map(|reason| reason.as_str().to_owned()),
+        message: condition.reason.and_then(|reason| condition_message(reason, pod, &containers)),
+        ..PodCondition::default()
     };
-    // The conditions name containers in the order of the manifest; their statuses are served by name, as kubelet's.
-    let mut main: Vec<_> = main.into_iter().map(|(_, status)| status).collect();
+    let (reason, message) = match (&state.failed, &state.no_sandbox) {
+        (Some(failed), _) => (Some(failed.reason.as_str().to_owned()), Some(failed.message.clone())),
+        (None, Some(waiting)) => (Some(waiting.reason.clone()), Some(waiting.message.clone())),
+        (None, None) => (None, None),
+    };
+    // Conditions name containers in the order of the manifest; their statuses are served by name, as kubelet's.
+    let mut main: Vec<_> = containers.main.iter().map(|(spec, c)| container_status(spec, c)).collect();
     main.sort_by(|a, b| a.name.cmp(&b.name));
     PodStatus {
         allocated_resources: resources.requests.clone(),
-        conditions: Some(conditions),
+        conditions: Some(state.conditions.iter().map(condition).collect()),
         container_statuses: Some(main),
-        init_container_statuses: some(init.into_iter().map(|(_, status)| status).collect()),
-        host_ip: node_ips.first().cloned(),
-        host_ips: some(node_ips.iter().map(|ip| HostIP { ip: ip.clone() }).collect()),
-        message: said.map(|(_, message)| message.clone()),
+        init_container_statuses: some(
+            containers.init.iter().map(|(spec, c)| container_status(spec, c)).collect(),
+        ),
+        host_ip: state.host_ips.first().cloned(),
+        host_ips: some(state.host_ips.iter().map(|ip| HostIP { ip: ip.clone() }).collect()),
+        message,
         observed_generation: generation,
-        phase: Some(phase.into()),
-        pod_ip: ips.first().cloned(),
-        pod_ips: some(ips.into_iter().map(|ip| PodIP { ip }).collect()),
+        phase: Some(state.phase.as_str().into()),
+        pod_ip: state.pod_ips.first().cloned(),
+        pod_ips: some(state.pod_ips.iter().map(|ip| PodIP { ip: ip.clone() }).collect()),
         qos_class: Some(qos::qos_class(&pod.spec).to_string()),
-        reason: said.map(|(reason, _)| reason.clone()),
+        reason,
         resources: Some(resources),
-        start_time: Some(time(start)),
+        start_time: Some(Time(state.started_at)),
         ..PodStatus::default()
     }
 }
 
-/// The condition `Ready` holds.
-pub(crate) fn is_ready(status: &PodStatus) -> bool {
-    status.conditions.iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True")
-}
-
-/// Containers as specified, each with its status, in the order of the manifest.
-type Specified<'a> = Vec<(&'a ContainerSpec, ContainerStatus)>;
-
-struct Statuses<'a> {
-    init: Specified<'a>,
-    main: Specified<'a>,
-}
-
-fn statuses<'a>(
-    pod: &'a Pod,
-    observed: &Observed,
-    plan: &Plan,
-    probes: &Verdicts,
-    previous: Option<&PodStatus>,
-) -> Statuses<'a> {
-    let init = pod.spec.init_containers.as_deref().unwrap_or_default();
-    let is_main = |c: &Container| pod.spec.containers.iter().any(|spec| spec.name == c.name);
-    let main_was_made = observed.own(pod).any(is_main);
-    let status_of = |spec: &'a ContainerSpec, kind: Kind, before: Option<&Vec<ContainerStatus>>| {
-        let status = container::container_status(&Found {
-            spec,
-            kind,
-            containers: observed.containers_of(pod, &spec.name),
-            waiting: plan.waiting.get(&spec.name),
-            probes,
-            previous: before.and_then(|all| all.iter().find(|status| status.name == spec.name)),
-            has_init: !init.is_empty(),
-            main_was_made,
-        });
-        (spec, status)
+fn container_status(spec: &ContainerSpec, summary: &ContainerSummary) -> ContainerStatus {
+    let status = ContainerStatus {
+        name: spec.name.clone(),
+        restart_count: summary.restarts,
+        started: Some(summary.started),
+        ready: summary.ready,
+        volume_mounts: some(volume_mounts(spec)),
+        state: Some(run_state(&summary.state)),
+        last_state: Some(summary.last_termination.as_deref().map(terminated).unwrap_or_default()),
+        ..ContainerStatus::default()
     };
-    let init_before = previous.and_then(|p| p.init_container_statuses.as_ref());
-    let main_before = previous.and_then(|p| p.container_statuses.as_ref());
-    Statuses {
-        init: init.iter().map(|spec| status_of(spec, Kind::of_init(spec), init_before)).collect(),
-        main: pod.spec.containers.iter().map(|spec| status_of(spec, Kind::Main, main_before)).collect(),
+    match &summary.created {
+        None => ContainerStatus { image: spec.image.clone().unwrap_or_default(), ..status },
+        Some(created) => ContainerStatus {
+            image: created.image.clone(),
+            image_id: created.image_ref.clone(),
+            container_id: Some(id_with_runtime(&created.id)),
+            // As asked for: kubelet shows what the runtime gives, where that tells.
+            resources: Some(spec.resources.clone().unwrap_or_default()),
+            allocated_resources: spec.resources.as_ref().and_then(|r| r.requests.clone()),
+            ..status
+        },
     }
 }
 
-/// The API writes times in whole seconds.
-fn time(at: Timestamp) -> Time {
-    Time(Timestamp::from_second(at.as_second()).unwrap_or(at))
+fn run_state(state: &RunState) -> ContainerState {
+    match state {
+        RunState::Waiting(waiting) => ContainerState {
+            waiting: Some(ContainerStateWaiting {
+                reason: Some(waiting.reason.clone()),
+                message: text(&waiting.message),
+            }),
+            ..ContainerState::default()
+        },
+        RunState::Running { started_at } => ContainerState {
+            running: Some(ContainerStateRunning { started_at: Some(Time(*started_at)) }),
+            ..ContainerState::default()
+        },
+        RunState::Terminated(ended) => terminated(ended),
+    }
+}
+
+fn terminated(ended: &Termination) -> ContainerState {
+    let ended = ContainerStateTerminated {
+        container_id: ended.id.as_ref().map(id_with_runtime),
+        exit_code: ended.exit_code,
+        finished_at: ended.finished_at.map(Time),
+        message: text(&ended.message),
+        reason: text(&ended.reason),
+        // kubelet never sets it: CRI tells a signal as 128 and its number.
+        signal: None,
+        started_at: ended.started_at.map(Time),
+    };
+    ContainerState { terminated: Some(ended), ..ContainerState::default() }
+}
+
+fn id_with_runtime(id: &ContainerId) -> String {
+    format!("containerd://{id}")
+}
+
+fn volume_mounts(spec: &ContainerSpec) -> Vec<VolumeMountStatus> {
+    let mounts = spec.volume_mounts.iter().flatten();
+    let each = mounts.map(|mount| {
+        let read_only = mount.read_only.filter(|read_only| *read_only);
+        VolumeMountStatus {
+            name: mount.name.clone(),
+            mount_path: mount.mount_path.clone(),
+            read_only,
+            // Asked for or not, it is not done yet.
+            recursive_read_only: read_only.map(|_| "Disabled".to_owned()),
+            ..VolumeMountStatus::default()
+        }
+    });
+    each.collect()
+}
+
+/// Empty texts are absent.
+fn text(text: &str) -> Option<String> {
+    Some(text.to_owned()).filter(|text| !text.is_empty())
 }
 
 fn some<T>(items: Vec<T>) -> Option<Vec<T>> {

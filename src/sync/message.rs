@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use async_channel::Sender;
-use k8s_openapi::api::core::v1::PodStatus;
 
 use super::mux::Snapshot;
 use super::node_list::{Fingerprint, NodeList};
+use crate::pod::state::PodState;
 use crate::pod::{ContainerId, Pod, PodName};
 
 /// What can happen.
@@ -38,8 +38,8 @@ pub(crate) enum Report {
     Synced {
         /// The worker's pod.
         pod: PodName,
-        /// The wanted instance, or the one that ends, and its status; none if it is not known.
-        status: Option<(Arc<Pod>, Arc<PodStatus>)>,
+        /// The wanted instance, or the one that ends, and its state; none if it is not known.
+        state: Option<(Arc<Pod>, Arc<PodState>)>,
         /// What was seen last.
         seen: Fingerprint,
         /// Its sandbox is up.

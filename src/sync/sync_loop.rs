@@ -10,8 +10,6 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::PodStatus;
-
 use super::message::{Event, PlegEvent, Report};
 use super::mux::{PodConfig, PodUpdate, Snapshot};
 use super::node_list::{Fingerprint, NodeList, Seen, diff_listed};
@@ -20,8 +18,8 @@ use crate::plan::checkpoint::Remembered;
 use crate::plan::order::{self, Lack};
 use crate::plan::{Want, Wish};
 use crate::pod::priority::priority;
+use crate::pod::state::{Phase, PodState};
 use crate::pod::{ContainerId, Pod, PodName, Source};
-use crate::status::pod_status::is_ready;
 
 /// What the loop wants done.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,7 +57,7 @@ struct Worker {
     wish: Wish,
     /// The newest instance, for the view while it ends. Unknown for one that an earlier agent left.
     pod: Option<Arc<Pod>>,
-    status: Option<Arc<PodStatus>>,
+    state: Option<Arc<PodState>>,
     seen: Fingerprint,
     running: bool,
     /// It was told what is wished for. Before that, an instance may have to wait until its UID is free.
@@ -70,8 +68,7 @@ impl Worker {
     /// What is shown of its pod, if that is known.
     fn shown(&self) -> Option<PodView> {
         let pod = self.pod.clone()?;
-        let status = self.status.clone().unwrap_or_else(|| Arc::new(pending()));
-        Some(PodView { pod, status, running: self.running })
+        Some(PodView { pod, state: self.state.clone(), running: self.running })
     }
 }
 
@@ -182,16 +179,16 @@ impl SyncLoop {
                     worker.seen.insert(container.0, Seen::Alive);
                 }
             }
-            Report::Synced { pod, status, seen, running } => {
+            Report::Synced { pod, state, seen, running } => {
                 if let Some(worker) = self.workers.get_mut(&pod) {
                     worker.seen = seen;
                     worker.running = running;
                     self.changed.insert(pod);
                     // A report on an earlier version says nothing about the one that is wanted now.
-                    if let Some((shown, status)) = status
+                    if let Some((shown, state)) = state
                         && worker.pod.as_ref().is_some_and(|pod| pod.same_as(&shown))
                     {
-                        worker.status = Some(status);
+                        worker.state = Some(state);
                         return self.review_held().iter().filter_map(|name| self.tell(name)).collect();
                     }
                 }
@@ -280,11 +277,13 @@ impl SyncLoop {
         if self.config.get(name).is_none() {
             return Some(Lack::Absent);
         }
-        let status = self.workers.get(name).and_then(|worker| worker.status.as_ref());
-        match status.and_then(|status| status.phase.as_deref()) {
-            Some("Succeeded") => None,
-            Some("Failed") => Some(Lack::Failed),
-            _ => (!status.is_some_and(|status| is_ready(status))).then_some(Lack::NotReady),
+        let state = self.workers.get(name).and_then(|worker| worker.state.as_ref());
+        match state.map(|state| state.phase) {
+            Some(Phase::Succeeded) => None,
+            Some(Phase::Failed) => Some(Lack::Failed),
+            Some(Phase::Pending | Phase::Running) | None => {
+                (!state.is_some_and(|state| state.is_ready())).then_some(Lack::NotReady)
+            }
         }
     }
 
@@ -339,7 +338,7 @@ impl SyncLoop {
         let worker = self.workers.entry(name.clone()).or_insert_with(|| Worker {
             wish: wish.clone(),
             pod: None,
-            status: None,
+            state: None,
             seen: Fingerprint::new(),
             running: false,
             told: false,
@@ -349,7 +348,7 @@ impl SyncLoop {
         if let Want::Run(pod) = &wish.want {
             worker.pod = Some(pod.clone());
             // Until its worker has looked, the last that was known of the instance stands.
-            worker.status = remembered.and_then(|past| past.status(pod));
+            worker.state = remembered.and_then(|past| past.state(pod));
             self.held.insert(name.clone());
         }
         name
@@ -362,9 +361,4 @@ fn urgency(command: &Command) -> i32 {
         Command::Tell(_, Wish { want: Want::Run(pod), .. }) => priority(&pod.spec),
         Command::Tell(_, Wish { want: Want::Stop, .. }) | Command::Dismiss(_) => i32::MAX,
     }
-}
-
-/// The status of a pod that no worker has looked at yet.
-fn pending() -> PodStatus {
-    PodStatus { phase: Some("Pending".into()), ..PodStatus::default() }
 }

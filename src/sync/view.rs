@@ -5,8 +5,7 @@ mod verdict;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::PodStatus;
-
+use crate::pod::state::PodState;
 use crate::pod::{Pod, PodName};
 
 pub(crate) use verdict::{Outcome, Verdict, Winner, diff_verdicts, to_json};
@@ -14,7 +13,7 @@ pub(crate) use verdict::{Outcome, Verdict, Winner, diff_verdicts, to_json};
 /// Everything that can be asked of the agent, at one moment.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct View {
-    /// Desired pods, and those still ending, with their live status.
+    /// Desired pods, and those still ending, with their live state.
     pub pods: BTreeMap<PodName, PodView>,
     /// What became of each document of each source.
     pub verdicts: Arc<[Verdict]>,
@@ -24,13 +23,13 @@ pub(crate) struct View {
     pub settled: bool,
 }
 
-/// One pod with its status.
+/// One pod with its state.
 #[derive(Debug, Clone)]
 pub(crate) struct PodView {
     /// The pod as wanted.
     pub pod: Arc<Pod>,
-    /// Its status as last computed.
-    pub status: Arc<PodStatus>,
+    /// Its state as last computed; none before its worker has observed it.
+    pub state: Option<Arc<PodState>>,
     /// The sandbox is up.
     pub running: bool,
 }

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::PodStatus;
-
 use crate::plan::order::Gate;
 use crate::plan::{Activity, History, PullFailure, Want};
 use crate::pod::Pod;
+use crate::pod::state::PodState;
 
 /// One version of one instance, from when it was first wanted.
 #[derive(Debug)]
@@ -25,8 +24,8 @@ pub(super) struct Instance {
     pub(super) wanted_since: Duration,
     /// Since when it is at work, if it is.
     pub(super) activity: Option<Activity>,
-    /// Its status as last computed.
-    pub(super) status: Option<Arc<PodStatus>>,
+    /// Its state as last computed.
+    pub(super) state: Option<Arc<PodState>>,
     /// Images that were pulled for containers still to be created, by container name.
     pub(super) pulled: BTreeMap<String, String>,
     /// What it needs on the node was prepared by this agent.
@@ -34,8 +33,8 @@ pub(super) struct Instance {
 }
 
 impl Instance {
-    /// An instance that is wanted from now on; `status` is what is remembered of it.
-    pub(super) fn new(pod: Arc<Pod>, status: Option<Arc<PodStatus>>, uptime: Duration) -> Self {
+    /// An instance that is wanted from now on; `state` is what is remembered of it.
+    pub(super) fn new(pod: Arc<Pod>, state: Option<Arc<PodState>>, uptime: Duration) -> Self {
         Self {
             pod,
             wanted: true,
@@ -43,7 +42,7 @@ impl Instance {
             gate: None,
             wanted_since: uptime,
             activity: None,
-            status,
+            state,
             pulled: BTreeMap::new(),
             prepared: false,
         }
@@ -57,7 +56,7 @@ impl Instance {
 
     /// It is not wanted any more: nothing of its past counts, should it be wanted again.
     pub(super) fn dismissed(self) -> Self {
-        Self { wanted: false, ..Self::new(self.pod, self.status, self.wanted_since) }
+        Self { wanted: false, ..Self::new(self.pod, self.state, self.wanted_since) }
     }
 
     /// It is the version that is wanted, and was so before.

@@ -23,7 +23,7 @@ impl Worker {
         let targets = targets(&Scene {
             pod,
             observed,
-            previous: instance.status.as_deref(),
+            previous: instance.state.as_deref(),
             starting: &starting,
             ending: &ending,
             course: if ends { Course::Ends } else { Course::Lives },

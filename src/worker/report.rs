@@ -1,9 +1,8 @@
-//! What a pass has to tell: the status to the sync loop, and to the disk what must outlive the agent.
+//! What a pass has to tell: the state to the sync loop, and to the disk what must outlive the agent.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::PodStatus;
 use tracing::warn;
 
 use super::Worker;
@@ -11,8 +10,9 @@ use super::instance::Instance;
 use crate::plan::checkpoint::Life;
 use crate::plan::{Outlook, Plan, Want};
 use crate::pod::observed::Observed;
+use crate::pod::state::PodState;
 use crate::probe::target::Verdicts;
-use crate::status::pod_status::pod_status;
+use crate::status::pod_state::pod_state;
 use crate::sync::message::Report;
 use crate::sync::node_list::fingerprint;
 use crate::text::chain;
@@ -33,32 +33,32 @@ impl Worker {
         let is_gone = *want == Want::Stop && observed.is_empty();
         if let Some(instance) = self.instance.as_ref().filter(|_| !is_gone) {
             let pod = instance.pod.clone();
-            let status = self.status_of(instance, observed, plan, probes, now);
+            let state = self.state_of(instance, observed, plan, probes, now);
             if let Want::Run(pod) = want {
                 let life = if plan.outlook == Outlook::Completed { Life::Completed } else { Life::Open };
-                self.checkpoint.record.note(pod, life, status.clone());
+                self.checkpoint.record.note(pod, life, state.clone());
             }
-            self.instance.iter_mut().for_each(|instance| instance.status = Some(status.clone()));
+            self.instance.iter_mut().for_each(|instance| instance.state = Some(state.clone()));
             running = observed.sandboxes.iter().any(|s| s.is_of(&pod) && s.ready);
-            shown = Some((pod, status));
+            shown = Some((pod, state));
         }
         self.send(Report::Synced {
             pod: self.name.clone(),
-            status: shown,
+            state: shown,
             seen: fingerprint(observed),
             running,
         })
         .await;
     }
 
-    fn status_of(
+    fn state_of(
         &self,
         instance: &Instance,
         observed: &Observed,
         plan: &Plan,
         probes: &Verdicts,
         now: Timestamp,
-    ) -> Arc<PodStatus> {
+    ) -> Arc<PodState> {
         let pod = &instance.pod;
         if let Some(standing) = self.checkpoint.record.standing(pod, observed) {
             return standing;
@@ -67,7 +67,7 @@ impl Worker {
         let nothing = Observed::default();
         let observed = if plan.outlook == Outlook::EndsFirst { &nothing } else { observed };
         let node_ips = self.context.runtime.node_ips();
-        Arc::new(pod_status(pod, observed, plan, probes, instance.status.as_ref(), &node_ips, now))
+        Arc::new(pod_state(pod, observed, plan, probes, instance.state.as_deref(), &node_ips, now))
     }
 
     /// Writes what must outlive the agent. Pods matter more than checkpoints: without a disk they run all the same.

@@ -1,21 +1,33 @@
 //! What is remembered, for how long, and what it is worth.
 
 use super::*;
+use crate::pod::state::{
+    ConditionType, ContainerSummary, CreatedContainer, FailedReason, Phase, RunState, Waiting,
+};
 use crate::pod::testing::pod;
 
-fn status(phase: &str, containers: &[&str]) -> Arc<PodStatus> {
-    let each = containers.iter().map(|id| ContainerStatus {
-        container_id: (!id.is_empty()).then(|| format!("containerd://{id}")),
-        ..ContainerStatus::default()
+/// The state of a pod with these containers; an empty id stands for one that was not created.
+fn state(phase: Phase, containers: &[&str]) -> Arc<PodState> {
+    let each = containers.iter().map(|id| ContainerSummary {
+        name: "main".into(),
+        created: (!id.is_empty()).then(|| CreatedContainer {
+            id: (*id).into(),
+            image: "image:1".into(),
+            image_ref: "sha256:1".into(),
+        }),
+        state: RunState::Waiting(Waiting { reason: "ContainerCreating".into(), message: String::new() }),
+        last_termination: None,
+        restarts: 3,
+        started: false,
+        ready: false,
     });
-    let container_statuses = Some(each.collect());
-    Arc::new(PodStatus { phase: Some(phase.into()), container_statuses, ..PodStatus::default() })
+    Arc::new(PodState { phase, containers: each.collect(), ..PodState::default() })
 }
 
 fn record(life: Life, ended: &[&str]) -> Record {
     let mut record =
         Record { ended: ended.iter().map(|id| SandboxId::from(*id)).collect(), ..Record::default() };
-    record.note(&pod("p", "u"), life, status("Succeeded", &["one", "", "two"]));
+    record.note(&pod("p", "u"), life, state(Phase::Succeeded, &["one", "", "two"]));
     record
 }
 
@@ -29,7 +41,7 @@ fn it_is_one_instances_alone() {
     assert!(record.has_completed(&same));
     record.turn_to(Some(&other));
     assert!(record.is_empty(), "an edit is a new wish");
-    record.note(&same, Life::Completed, status("Failed", &[]));
+    record.note(&same, Life::Completed, state(Phase::Failed, &[]));
     record.turn_to(None);
     assert!(record.is_empty(), "and so is a removal");
 }
@@ -74,7 +86,7 @@ fn a_completed_status_stands_when_its_containers_are_pruned() {
     }
     assert_eq!(record(Life::Completed, &[]).standing(&pod("p", "v"), &held(&[])), None, "another instance");
     let mut never_started = Record::default();
-    never_started.note(&pod("p", "u"), Life::Completed, status("Failed", &[""]));
+    never_started.note(&pod("p", "u"), Life::Completed, state(Phase::Failed, &[""]));
     assert!(never_started.standing(&pod("p", "u"), &held(&["one"])).is_some(), "it tells of no container");
 }
 
@@ -105,6 +117,65 @@ fn it_reads_as_it_was_written() {
     assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), written);
 }
 
+/// Over an upgrade from rkubelet 0.1, which kept Kubernetes' status.
+#[test]
+fn the_old_form_is_read() {
+    macro_rules! fixture {
+        ($name:literal) => {{
+            let text = include_str!(concat!("../../../tests/fixtures/checkpoint-with-pod-status/", $name));
+            serde_json::from_str::<Record>(text).unwrap()
+        }};
+    }
+    let since = |record: &Record, kind| {
+        let state = &record.instance.as_ref().unwrap().state;
+        state.condition(kind).map(|condition| (condition.holds, condition.since.as_second()))
+    };
+    let pod = pod("p", "u");
+    let completed = fixture!("completed.json");
+    assert!(completed.has_completed(&pod));
+    assert_eq!(completed.began(&pod, &Observed::default()), Some(Timestamp::from_second(100).unwrap()));
+    assert_eq!(since(&completed, ConditionType::Ready), Some((false, 100)));
+    assert_eq!(since(&completed, ConditionType::PodReadyToStartContainers), Some((false, 140)));
+    let state = completed.standing(&pod, &Observed::default()).unwrap();
+    assert_eq!(
+        (state.phase, state.pod_ips.as_slice()),
+        (Phase::Succeeded, ["10.88.0.4".to_owned()].as_slice())
+    );
+    let ids: Vec<_> = state.all_containers().filter_map(|c| c.id()).map(ContainerId::as_str).collect();
+    assert_eq!(ids, ["setup-0", "proxy-0", "a-0", "z-0"]);
+
+    let crash_loop = fixture!("crash-loop.json");
+    assert!(!crash_loop.has_completed(&pod));
+    assert_eq!(crash_loop.ended, ["s9".into()].into());
+    assert_eq!(crash_loop.lost, ["main-2".into()].into());
+    assert_eq!(since(&crash_loop, ConditionType::Ready), Some((false, 120)));
+    assert_eq!(since(&crash_loop, ConditionType::Initialized), Some((true, 100)));
+    let state = &crash_loop.instance.as_ref().unwrap().state;
+    let restarts: Vec<_> = state.containers.iter().map(|c| (c.name.as_str(), c.restarts, c.ready)).collect();
+    assert_eq!(restarts, [("main", 3, false), ("other", 1, true)]);
+    let last = state.containers[0].last_termination.as_ref().unwrap();
+    assert_eq!((last.id.as_ref().map(ContainerId::as_str), last.exit_code), (Some("main-3"), 1));
+
+    let late = fixture!("deadline.json");
+    assert!(late.has_completed(&pod));
+    let failed = late.instance.as_ref().unwrap().state.failed.as_ref().unwrap();
+    assert_eq!(failed.reason, FailedReason::DeadlineExceeded);
+}
+
+#[test]
+fn an_instance_without_its_state_is_damaged() {
+    let text = r#"{"instance":{"uid":"u","hash":"u","source":"File","life":"Completed"}}"#;
+    assert!(serde_json::from_str::<Record>(text).is_err());
+}
+
+/// Flash wears out: what is written often is small.
+#[test]
+fn todays_form_is_about_half_of_the_old_one() {
+    let old = include_str!("../../../tests/fixtures/checkpoint-with-pod-status/completed.json");
+    let new = serde_json::to_string(&serde_json::from_str::<Record>(old).unwrap()).unwrap();
+    assert!(new.len() * 5 < old.len() * 3, "{} of {} bytes: {new}", new.len(), old.len());
+}
+
 #[test]
 fn an_instance_begins_with_its_first_sandbox_and_not_before() {
     use crate::pod::observed::Sandbox;
@@ -120,10 +191,7 @@ fn an_instance_begins_with_its_first_sandbox_and_not_before() {
     };
     let pod = pod("p", "u");
     let seen = |sandboxes| Observed { sandboxes, containers: vec![] };
-    let shown = Arc::new(PodStatus {
-        start_time: Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(100))),
-        ..PodStatus::default()
-    });
+    let shown = Arc::new(PodState { started_at: at(100), ..PodState::default() });
     let mut record = Record::default();
     record.note(&pod, Life::Open, shown.clone());
     assert_eq!(record.began(&pod, &seen(vec![])), None, "it was shown, and is not there yet");
@@ -139,16 +207,16 @@ fn an_instance_begins_with_its_first_sandbox_and_not_before() {
 
 #[test]
 fn what_only_the_record_knows_is_kept_before_anything_is_done() {
-    let of = |uid: &str, phase: &str| {
+    let of = |uid: &str, phase: Phase| {
         let mut record = Record::default();
-        record.note(&pod("p", uid), Life::Open, status(phase, &[]));
+        record.note(&pod("p", uid), Life::Open, state(phase, &[]));
         record
     };
-    let ending = Record { ended: ["s".into()].into(), ..of("u", "Pending") };
+    let ending = Record { ended: ["s".into()].into(), ..of("u", Phase::Pending) };
     for (name, kept, now, expect) in [
-        ("an instance that is being made", Record::default(), of("u", "Pending"), true),
-        ("the successor of another", of("v", "Running"), of("u", "Pending"), true),
-        ("one that is known", of("u", "Pending"), of("u", "Running"), false),
+        ("an instance that is being made", Record::default(), of("u", Phase::Pending), true),
+        ("the successor of another", of("v", Phase::Running), of("u", Phase::Pending), true),
+        ("one that is known", of("u", Phase::Pending), of("u", Phase::Running), false),
         ("an end that was begun", Record::default(), ending, false),
         ("one that completed", Record::default(), record(Life::Completed, &[]), false),
     ] {

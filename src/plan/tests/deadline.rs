@@ -1,6 +1,7 @@
 //! activeDeadlineSeconds.
 
 use super::*;
+use crate::pod::state::FailedReason;
 
 /// The pod began at 100 and has 50 seconds.
 fn plan(policy: &str, containers: Vec<Container>, ready: bool, now: i64) -> Plan {
@@ -44,7 +45,7 @@ fn a_pod_ends_at_its_deadline_and_stays_failed() {
         assert_eq!(words(&plan), steps, "{case}");
         assert_eq!(plan.wake_in.map(|left| left.as_secs()), wake, "{case}");
         let reason = plan.failed.map(|failed| failed.reason);
-        assert_eq!(reason.as_deref(), failed.then_some("DeadlineExceeded"), "{case}");
+        assert_eq!(reason, failed.then_some(FailedReason::DeadlineExceeded), "{case}");
     }
 }
 

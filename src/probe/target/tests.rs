@@ -1,9 +1,8 @@
 //! Which probes are found, in which pace, with which past.
 
-use serde_json::json;
-
 use super::*;
 use crate::pod::observed::Exit;
+use crate::pod::state::{CreatedContainer, Termination, Waiting};
 use crate::pod::testing::pod_with;
 use crate::pod::{ConfigHash, PodUid, SandboxId};
 
@@ -66,7 +65,7 @@ fn observed(hash: &str, containers: Vec<Container>) -> Observed {
 /// Each as `id Kind`, with `!` for what is held and the verdict that is known.
 fn found(
     observed: &Observed,
-    previous: Option<&PodStatus>,
+    previous: Option<&PodState>,
     starting: &[&str],
     ending: &[&str],
     course: Course,
@@ -128,29 +127,40 @@ fn the_newest_container_of_each_name_is_probed() {
 
 #[test]
 fn what_was_shown_of_the_same_container_is_known() {
-    let status = |id: &str, state: &str, started: bool, ready: bool| -> PodStatus {
-        let container = json!({
-            "name": "main", "image": "", "imageID": "", "restartCount": 0, "containerID": format!("containerd://{id}"),
-            "state": {state: {}}, "started": started, "ready": ready,
-        });
-        serde_json::from_value(json!({"containerStatuses": [container]})).unwrap()
+    let state = |id: &str, state: RunState, started: bool, ready: bool| {
+        let created = CreatedContainer { id: id.into(), image: String::new(), image_ref: String::new() };
+        let main = ContainerSummary {
+            name: "main".into(),
+            created: Some(created),
+            state,
+            last_termination: None,
+            restarts: 0,
+            started,
+            ready,
+        };
+        PodState { containers: vec![main], ..PodState::default() }
     };
+    let runs = || RunState::Running { started_at: at(50) };
+    let waiting =
+        || RunState::Waiting(Waiting { reason: "ContainerCreating".into(), message: String::new() });
+    let ended = || RunState::Terminated(Box::new(Termination::default()));
     let observed = observed("u", vec![container("main", 0, running())]);
     let none = ["main-0 Startup", "main-0 Readiness", "main-0 Liveness"];
     for (name, previous, expect) in [
         (
             "ready",
-            status("main-0", "running", true, true),
+            state("main-0", runs(), true, true),
             ["main-0 Startup Success", "main-0 Readiness Success", none[2]],
         ),
         (
             "not ready",
-            status("main-0", "running", true, false),
+            state("main-0", runs(), true, false),
             ["main-0 Startup Success", "main-0 Readiness Failure", none[2]],
         ),
-        ("not started", status("main-0", "running", false, false), none),
-        ("its hook ran", status("main-0", "waiting", false, false), none),
-        ("another", status("main-1", "running", true, true), none),
+        ("not started", state("main-0", runs(), false, false), none),
+        ("its hook ran", state("main-0", waiting(), false, false), none),
+        ("it had ended", state("main-0", ended(), true, true), none),
+        ("another", state("main-1", runs(), true, true), none),
     ] {
         assert_eq!(found(&observed, Some(&previous), &[], &[], Course::Lives), expect, "{name}");
     }

@@ -3,9 +3,9 @@
 use super::*;
 use crate::plan::checkpoint::{Age, Life, Record};
 use crate::pod::PodUid;
+use crate::pod::state::{Condition, ConditionType};
 use crate::pod::testing::{pod, pod_after};
 use crate::sync::node_list::Listed;
-use k8s_openapi::api::core::v1::PodCondition;
 
 fn name(name: &str) -> PodName {
     PodName::new("default", name)
@@ -35,10 +35,10 @@ fn listed(pods: &[Entry<'_>]) -> Event {
 }
 
 fn synced(pod: &Arc<Pod>, ids: &[(&str, bool)]) -> Event {
-    let status = PodStatus { phase: Some("Running".into()), ..PodStatus::default() };
+    let state = PodState { phase: Phase::Running, ..PodState::default() };
     Event::Worker(Report::Synced {
         pod: pod.name.clone(),
-        status: Some((pod.clone(), Arc::new(status))),
+        state: Some((pod.clone(), Arc::new(state))),
         seen: seen(ids),
         running: true,
     })
@@ -55,6 +55,11 @@ impl SyncLoop {
             settled: self.listed.is_some() && self.config.all_settled(),
         }
     }
+}
+
+/// The phase of pod `a`; without a state it is pending.
+fn phase_of_a(state: &SyncLoop) -> Phase {
+    state.view().pods[&name("a")].state.as_ref().map_or(Phase::Pending, |state| state.phase)
 }
 
 /// What a command says, numbers aside.
@@ -111,7 +116,7 @@ fn the_life_of_a_pod() {
     assert_eq!(on(&mut state, config(&[&a1], true)), [run(&a1)]);
     assert_eq!(on(&mut state, config(&[&a1], true)), [], "the same again is no news");
     assert_eq!(on(&mut state, synced(&a1, &[("s", true), ("c", true)])), []);
-    assert_eq!(state.view().pods[&name("a")].status.phase.as_deref(), Some("Running"));
+    assert_eq!(phase_of_a(&state), Phase::Running);
 
     assert_eq!(
         on(&mut state, Event::Pleg(PlegEvent::Exited("c".into()))),
@@ -121,17 +126,9 @@ fn the_life_of_a_pod() {
     assert_eq!(on(&mut state, Event::Pleg(PlegEvent::Exited("x".into()))), [], "somebody else's");
 
     assert_eq!(on(&mut state, config(&[&a2], true)), [run(&a2)]);
-    assert_eq!(
-        state.view().pods[&name("a")].status.phase.as_deref(),
-        Some("Pending"),
-        "the status of the old instance is not the new one's"
-    );
+    assert_eq!(phase_of_a(&state), Phase::Pending, "the status of the old instance is not the new one's");
     state.handle(synced(&a1, &[("s", true)]));
-    assert_eq!(
-        state.view().pods[&name("a")].status.phase.as_deref(),
-        Some("Pending"),
-        "nor is a late report"
-    );
+    assert_eq!(phase_of_a(&state), Phase::Pending, "nor is a late report");
 
     assert_eq!(on(&mut state, config(&[], true)), [stop("a")]);
     assert!(state.view().pods.contains_key(&name("a")), "shown while it ends");
@@ -212,13 +209,12 @@ fn orphans_end_only_on_evidence() {
 }
 
 /// The report on a pod in this phase, ready or not.
-fn told(pod: &Arc<Pod>, phase: &str, ready: bool) -> Event {
-    let status = if ready { "True" } else { "False" };
-    let ready = PodCondition { type_: "Ready".into(), status: status.into(), ..PodCondition::default() };
-    let status =
-        PodStatus { phase: Some(phase.into()), conditions: Some(vec![ready]), ..PodStatus::default() };
-    let status = Some((pod.clone(), Arc::new(status)));
-    Event::Worker(Report::Synced { pod: pod.name.clone(), status, seen: Fingerprint::new(), running: true })
+fn told(pod: &Arc<Pod>, phase: Phase, ready: bool) -> Event {
+    let since = jiff::Timestamp::UNIX_EPOCH;
+    let ready = Condition { kind: ConditionType::Ready, holds: ready, since, reason: None };
+    let state = PodState { phase, conditions: vec![ready], ..PodState::default() };
+    let state = Some((pod.clone(), Arc::new(state)));
+    Event::Worker(Report::Synced { pod: pod.name.clone(), state, seen: Fingerprint::new(), running: true })
 }
 
 /// Whom is told what, each as `name: whom it waits for`.
@@ -240,15 +236,15 @@ fn those_who_wait_are_told_when_the_others_are_ready() {
         waits(state.handle(config(&[&waits_for_both, &a], true))),
         ["0: a (not ready), b (there is no such pod)", "a: "]
     );
-    assert_eq!(waits(state.handle(told(&a, "Running", false))), [""; 0], "no news for those who wait");
-    assert_eq!(waits(state.handle(told(&a, "Running", true))), ["0: b (there is no such pod)"]);
+    assert_eq!(waits(state.handle(told(&a, Phase::Running, false))), [""; 0], "no news for those who wait");
+    assert_eq!(waits(state.handle(told(&a, Phase::Running, true))), ["0: b (there is no such pod)"]);
     assert_eq!(waits(state.handle(config(&[&waits_for_both, &a, &b], true))), ["0: b (not ready)", "b: "]);
-    assert_eq!(waits(state.handle(told(&a, "Running", false))), ["0: a (not ready), b (not ready)"]);
-    assert_eq!(waits(state.handle(told(&b, "Failed", false))), ["0: a (not ready), b (failed)"]);
-    assert_eq!(waits(state.handle(told(&a, "Running", true))), ["0: b (failed)"]);
-    assert_eq!(waits(state.handle(told(&b, "Succeeded", false))), ["0: "], "done is as good as ready");
+    assert_eq!(waits(state.handle(told(&a, Phase::Running, false))), ["0: a (not ready), b (not ready)"]);
+    assert_eq!(waits(state.handle(told(&b, Phase::Failed, false))), ["0: a (not ready), b (failed)"]);
+    assert_eq!(waits(state.handle(told(&a, Phase::Running, true))), ["0: b (failed)"]);
+    assert_eq!(waits(state.handle(told(&b, Phase::Succeeded, false))), ["0: "], "done is as good as ready");
 
-    assert_eq!(waits(state.handle(told(&a, "Running", false))), [""; 0], "it may run by now");
+    assert_eq!(waits(state.handle(told(&a, Phase::Running, false))), [""; 0], "it may run by now");
     assert_eq!(waits(state.handle(config(&[&waits_for_both, &b], true))), ["a: "]);
 
     let edited = Arc::new(pod_after("0", "1", "b"));
@@ -283,7 +279,7 @@ fn a_ping_is_answered_while_the_loop_turns() {
 #[test]
 fn what_was_remembered_is_shown_until_somebody_looks_and_forgotten_on_evidence() {
     let a = wanted("a", "1");
-    let ready = Arc::new(PodStatus { phase: Some("Running".into()), ..PodStatus::default() });
+    let ready = Arc::new(PodState { phase: Phase::Running, ..PodState::default() });
     let past = |pod: &Arc<Pod>, life, age| {
         let mut record = Record::default();
         record.note(pod, life, ready.clone());
@@ -293,11 +289,10 @@ fn what_was_remembered_is_shown_until_somebody_looks_and_forgotten_on_evidence()
     let lost = Remembered::default();
     let all = [("a", open(&a)), ("gone", open(&wanted("gone", "1"))), ("lost", lost)];
     let all: BTreeMap<_, _> = all.into_iter().map(|(pod, past)| (name(pod), past)).collect();
-    let phase = |state: &SyncLoop| state.view().pods[&name("a")].status.phase.clone();
 
     let mut state = SyncLoop::new([Source::File]).remembering(all.clone());
     assert_eq!(on(&mut state, config(&[&a], false)), [run(&a)]);
-    assert_eq!(phase(&state).as_deref(), Some("Running"));
+    assert_eq!(phase_of_a(&state), Phase::Running);
     assert_eq!(
         on(&mut state, listed(&[])),
         [run(&a), stop("lost")],
@@ -307,18 +302,18 @@ fn what_was_remembered_is_shown_until_somebody_looks_and_forgotten_on_evidence()
 
     let mut state = SyncLoop::new([Source::File]).remembering(all.clone());
     state.handle(config(&[&wanted("a", "2")], true));
-    assert_eq!(phase(&state).as_deref(), Some("Pending"), "another instance");
+    assert_eq!(phase_of_a(&state), Phase::Pending, "another instance");
     let by_hand = listed(&[("gone", None, &[("s", true)])]);
     assert_eq!(on(&mut state, by_hand), [run(&wanted("a", "2")), stop("lost")], "somebody else's by now");
 
     let mut state = SyncLoop::new([]).remembering(all);
     assert_eq!(on(&mut state, listed(&[])), [stop("lost")], "nobody speaks for its source");
 
-    for (life, shown) in [(Life::Open, "Pending"), (Life::Completed, "Running")] {
+    for (life, shown) in [(Life::Open, Phase::Pending), (Life::Completed, Phase::Running)] {
         let before = BTreeMap::from([(name("a"), past(&a, life, Age::Earlier))]);
         let mut state = SyncLoop::new([Source::File]).remembering(before);
         state.handle(config(&[&a], true));
-        assert_eq!(phase(&state).as_deref(), Some(shown), "{life:?} before the machine booted");
+        assert_eq!(phase_of_a(&state), shown, "{life:?} before the machine booted");
     }
 }
 
@@ -329,9 +324,9 @@ fn a_late_report_on_an_earlier_version_of_a_fixed_uid_is_not_the_next_ones() {
     let edited = Arc::new(Pod { hash: "2".into(), ..Pod::clone(&before) });
     state.handle(config(&[&before], true));
     state.handle(config(&[&edited], true));
-    for (report, phase) in [(&before, "Pending"), (&edited, "Running")] {
+    for (report, phase) in [(&before, Phase::Pending), (&edited, Phase::Running)] {
         state.handle(synced(report, &[("s", true)]));
-        assert_eq!(state.view().pods[&name("a")].status.phase.as_deref(), Some(phase), "{}", report.hash);
+        assert_eq!(phase_of_a(&state), phase, "{}", report.hash);
     }
 }
 
@@ -387,7 +382,7 @@ proptest::proptest! {
                     config(&pods.values().collect::<Vec<_>>(), true)
                 }
                 (2, Some(pod)) => synced(&pod, &[("s", is_so)]),
-                (3, Some(pod)) => told(&pod, "Pending", is_so),
+                (3, Some(pod)) => told(&pod, Phase::Pending, is_so),
                 (4, None) if state.workers.contains_key(&name(names[which])) => gone(&state, names[which]),
                 (5, _) if is_so => Event::Pleg(PlegEvent::Down("gone".into())),
                 _ => listed(&[(names[which], is_so.then_some(Source::File), &[("s", true)])]),

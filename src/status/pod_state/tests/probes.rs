@@ -13,19 +13,19 @@ fn probed() -> Pod {
     pod
 }
 
-fn shown(
+fn probed_state(
     pod: &Pod,
     startup: Option<Outcome>,
     readiness: Option<Outcome>,
-    before: Option<&Arc<PodStatus>>,
+    before: Option<&PodState>,
     now: i64,
-) -> Arc<PodStatus> {
+) -> PodState {
     let id = || ContainerId::from("main-0");
     let verdicts = [((id(), Kind::Startup), startup), ((id(), Kind::Readiness), readiness)];
     let containers = vec![container("main", 0, running())];
     let observed = Observed { sandboxes: vec![sandbox(0, true, &["10.88.0.4"])], containers };
     let probes = verdicts.into_iter().collect();
-    Arc::new(pod_status(pod, &observed, &Plan::default(), &probes, before, &[], at(now)))
+    pod_state(pod, &observed, &Plan::default(), &probes, before, &[], at(now))
 }
 
 /// Status, reason and time of a condition.
@@ -46,7 +46,9 @@ fn started_and_ready_are_what_the_probes_found() {
         (Some(Success), Some(Success), (true, true)),
         (None, Some(Success), (false, false)),
     ] {
-        let status = shown(&probed(), startup, readiness, None, 200);
+        let state = probed_state(&probed(), startup, readiness, None, 200);
+        assert_eq!(state.is_ready(), expect.1);
+        let status = served(&probed(), &state);
         let main = &status.container_statuses.as_ref().unwrap()[0];
         assert_eq!((main.started, main.ready), (Some(expect.0), expect.1), "{startup:?} {readiness:?}");
         assert_eq!(is_ready(&status), expect.1);
@@ -68,12 +70,13 @@ fn readiness_holds_since_it_was_noticed() {
         (250, Some(Failure), ("False", 240)),
         (260, Some(Success), ("True", 260)),
     ] {
-        let status = shown(&pod, Some(Success), readiness, before.as_ref(), now);
+        let state = probed_state(&pod, Some(Success), readiness, before.as_ref(), now);
+        let status = served(&pod, &state);
         for kind in ["Ready", "ContainersReady"] {
             let (holds, _, since) = condition(&status, kind);
             assert_eq!((holds.as_str(), since), expect, "{kind} at {now}");
         }
-        before = Some(status);
+        before = Some(state);
     }
 }
 
@@ -83,7 +86,7 @@ fn a_readiness_gate_keeps_the_pod_from_being_ready() {
     let mut pod = probed();
     let gate = |kind: &str| PodReadinessGate { condition_type: kind.into() };
     pod.spec.readiness_gates = Some(vec![gate("Initialized"), gate("example.com/a"), gate("example.com/b")]);
-    let status = shown(&pod, Some(Success), Some(Success), None, 200);
+    let status = served(&pod, &probed_state(&pod, Some(Success), Some(Success), None, 200));
     assert_eq!(condition(&status, "ContainersReady").0, "True");
     let (holds, reason, _) = condition(&status, "Ready");
     assert_eq!((holds.as_str(), reason.as_str()), ("False", "ReadinessGatesNotReady"));
@@ -95,6 +98,6 @@ fn a_readiness_gate_keeps_the_pod_from_being_ready() {
              corresponding condition of pod readiness gate \"example.com/b\" does not exist."
         )
     );
-    let unready = shown(&pod, Some(Success), Some(Failure), None, 200);
+    let unready = served(&pod, &probed_state(&pod, Some(Success), Some(Failure), None, 200));
     assert_eq!(condition(&unready, "Ready").1, "ContainersNotReady");
 }

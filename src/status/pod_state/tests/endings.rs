@@ -1,7 +1,7 @@
 //! What a status says of how containers and pods ended.
 
 use super::*;
-use crate::plan::Failed;
+use crate::pod::state::{Failed, FailedReason};
 
 #[test]
 fn a_pod_that_was_ended_says_why() {
@@ -10,7 +10,7 @@ fn a_pod_that_was_ended_says_why() {
         sandboxes: vec![sandbox(0, false, &[])],
         containers: vec![container("a", 0, exited(137))],
     };
-    let failed = Failed { reason: "DeadlineExceeded".into(), message: "too long".into() };
+    let failed = Failed { reason: FailedReason::DeadlineExceeded, message: "too long".into() };
     let plan = Plan { failed: Some(failed), ..Plan::default() };
     let status = pod_status(&pod, &observed, &plan, &Verdicts::default(), None, &[], at(200));
     let said = [status.phase, status.reason, status.message].map(Option::unwrap_or_default);
@@ -20,20 +20,20 @@ fn a_pod_that_was_ended_says_why() {
 }
 
 #[test]
-fn last_words_are_shown_and_shared() {
+fn termination_messages_are_shown_and_limited() {
     let names = ["a", "b", "c", "d", "e", "f"];
     let pod = pod_with("p", "u", "Never", &names);
-    let last = |name: &str, words: &str| {
+    let last = |name: &str, message: &str| {
         let ContainerState::Exited(exit) = exited(1) else { panic!("an exit") };
-        container(name, 0, ContainerState::Exited(Exit { message: words.into(), ..exit }))
+        container(name, 0, ContainerState::Exited(Exit { message: message.into(), ..exit }))
     };
     let mut found: Vec<_> = names[1..].iter().map(|name| last(name, "short")).collect();
     found.push(last("a", &"x".repeat(4096)));
     let statuses = status(&pod, found, &[]).container_statuses.unwrap();
-    let words: Vec<_> = statuses
+    let messages: Vec<_> = statuses
         .iter()
         .map(|status| status.state.as_ref().unwrap().terminated.as_ref().unwrap().message.clone().unwrap())
         .collect();
-    assert_eq!(words[0].len(), 2048, "a sixth of 12 KiB");
-    assert!(words[1..].iter().all(|words| words == "short"));
+    assert_eq!(messages[0].len(), 2048, "a sixth of 12 KiB");
+    assert!(messages[1..].iter().all(|message| message == "short"));
 }

@@ -5,7 +5,7 @@ use super::*;
 /// The status after what was seen first is no longer there; `then` is what the runtime holds now.
 fn after(first: Vec<Container>, then: Vec<Container>, waiting: &[(String, Waiting)]) -> Value {
     let pod = pod_with("p", "u", "Always", &["main"]);
-    let before = Arc::new(status(&pod, first, &[]));
+    let before = state(&pod, first, &[]);
     let observed = Observed { sandboxes: vec![sandbox(0, true, &["10.88.0.4"])], containers: then };
     let plan = Plan { waiting: waiting.iter().cloned().collect(), ..Plan::default() };
     let status = pod_status(&pod, &observed, &plan, &Verdicts::default(), Some(&before), &[], at(200));
@@ -30,24 +30,17 @@ fn a_container_that_ran_and_is_gone_ended_somehow() {
 #[test]
 fn the_loss_is_counted_once_and_the_successor_counts_on() {
     let pod = pod_with("p", "u", "Always", &["main"]);
-    let mut previous = Arc::new(status(&pod, vec![container("main", 2, running())], &[]));
+    let mut previous = state(&pod, vec![container("main", 2, running())], &[]);
     let successor = Container { id: ContainerId::from("new"), ..container("main", 0, runs_since(150)) };
     for then in [vec![], vec![], vec![successor]] {
         let observed = Observed { sandboxes: vec![sandbox(0, true, &[])], containers: then };
-        let now = pod_status(
-            &pod,
-            &observed,
-            &Plan::default(),
-            &Verdicts::default(),
-            Some(&previous),
-            &[],
-            at(200),
-        );
+        let (plan, probes) = (Plan::default(), Verdicts::default());
+        previous = pod_state(&pod, &observed, &plan, &probes, Some(&previous), &[], at(200));
+        let now = served(&pod, &previous);
         let found = shown(&now, 0);
         assert_eq!(found["restartCount"], 3, "{observed:?}");
         assert_eq!(found["lastState"]["terminated"]["reason"], "ContainerStatusUnknown", "{observed:?}");
         assert_eq!(now.phase.as_deref(), Some("Running"), "it has run, so the pod is not pending");
-        previous = Arc::new(now);
     }
 }
 

@@ -70,39 +70,43 @@ fn life() -> Vec<(Moment, Short)> {
     ]
 }
 
-fn at_moment(moment: &Moment, previous: Option<&Arc<PodStatus>>) -> PodStatus {
+fn at_moment(moment: &Moment, previous: Option<&PodState>) -> PodState {
     let (now, ready, found) = moment;
     let sandboxes = ready.map(|ready| sandbox(0, ready, &["10.88.0.4"])).into_iter().collect();
-    let pod = pod_with("p", "u", "OnFailure", &["main"]);
     let observed = Observed { sandboxes, containers: found.clone() };
-    pod_status(&pod, &observed, &Plan::default(), &Verdicts::default(), previous, &[], at(*now))
+    pod_state(&once(), &observed, &Plan::default(), &Verdicts::default(), previous, &[], at(*now))
+}
+
+fn once() -> Pod {
+    pod_with("p", "u", "OnFailure", &["main"])
 }
 
 #[test]
 fn conditions_change_with_what_happened_and_only_then() {
-    let mut previous: Option<Arc<PodStatus>> = None;
+    let mut previous: Option<PodState> = None;
     for (moment, expect) in life() {
-        let status = at_moment(&moment, previous.as_ref());
+        let state = at_moment(&moment, previous.as_ref());
+        let status = served(&once(), &state);
         assert_eq!(conditions_of(&status), expect, "{moment:?}");
         let start = status.start_time.as_ref().map(|time| time.0.as_second());
         assert_eq!(start, Some(100), "the start stays: {moment:?}");
-        previous = Some(Arc::new(status));
+        previous = Some(state);
     }
-    let last = previous.unwrap();
+    let last = served(&once(), &previous.unwrap());
     assert_eq!(last.pod_ip.as_deref(), Some("10.88.0.4"), "a completed pod is still known by its address");
 }
 
 #[test]
 fn an_agent_that_has_just_begun_tells_the_same_times() {
     for (moment, expect) in life() {
-        assert_eq!(conditions_of(&at_moment(&moment, None)), expect, "{moment:?}");
+        assert_eq!(conditions_of(&served(&once(), &at_moment(&moment, None))), expect, "{moment:?}");
     }
 }
 
 #[test]
 fn a_clock_that_was_set_back_moves_nothing_into_the_future() {
     let early: Moment = (50, Some(true), vec![container("main", 0, runs_since(110))]);
-    for (kind, (holds, _, since)) in conditions_of(&at_moment(&early, None)) {
+    for (kind, (holds, _, since)) in conditions_of(&served(&once(), &at_moment(&early, None))) {
         assert_eq!((holds, since), (true, 50), "{kind}");
     }
 }
