@@ -34,7 +34,7 @@ use crate::pod::observed::{Observed, Sandbox};
 use crate::pod::{ContainerId, Pod, PodName, PodUid, SandboxId, priority::priority};
 use crate::probe::check::Check;
 use crate::probe::schedule::Ran;
-use crate::probe::target::Place;
+use crate::probe::target::ProbeHost;
 use cri::{CriClient, CriError};
 use handlers::HandlerRunner;
 use handlers::hooks::HookError;
@@ -243,7 +243,7 @@ impl ProbeRunner for HandlerRunner {
         &'a self,
         id: &'a ContainerId,
         check: &'a Check,
-        place: &'a Place,
+        place: &'a ProbeHost,
         timeout: Duration,
     ) -> Answer<'a, Ran> {
         Box::pin(self.run_check(id, check, place, timeout))

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::check::Spec;
-use super::target::{Pace, Place, Target, Verdicts};
+use super::target::{ProbeActivity, ProbeHost, Target, Verdicts};
 use super::threshold::{Change, Kind, Outcome, Tally};
 use crate::pod::{ContainerId, PodName, PodUid};
 
@@ -41,7 +41,7 @@ pub(crate) struct Job {
     /// What to do.
     pub spec: Arc<Spec>,
     /// Where the pod is reached.
-    pub place: Place,
+    pub host: ProbeHost,
 }
 
 /// What one run came to.
@@ -165,8 +165,8 @@ struct Entry {
     uid: PodUid,
     container: String,
     spec: Arc<Spec>,
-    place: Place,
-    pace: Pace,
+    host: ProbeHost,
+    activity: ProbeActivity,
     tally: Tally,
     /// It is not run before this time.
     earliest: Option<Duration>,
@@ -198,7 +198,7 @@ impl Schedule {
     ) -> Roster {
         let known = self.keys_of(pod).len();
         let mut gone: BTreeSet<_> = self.keys_of(pod).into_iter().collect();
-        for Target { id, container, kind, spec, place, known, pace } in targets {
+        for Target { id, container, kind, spec, host, known, activity } in targets {
             let key = Arc::new(Key { pod: pod.clone(), id, kind });
             gone.remove(&key);
             let began = self.began;
@@ -206,15 +206,15 @@ impl Schedule {
                 uid: uid.clone(),
                 container,
                 spec: spec.clone(),
-                place: Place::Nowhere,
-                pace: Pace::Held,
+                host: ProbeHost::None,
+                activity: ProbeActivity::Paused,
                 tally: Tally::knowing(known),
                 earliest: None,
                 stage: Stage::Idle,
                 last: None,
             });
-            (entry.spec, entry.place, entry.pace) = (spec, place, pace);
-            if let (None, Pace::Runs { started_at }) = (entry.earliest, pace) {
+            (entry.spec, entry.host, entry.activity) = (spec, host, activity);
+            if let (None, ProbeActivity::Active { started_at }) = (entry.earliest, activity) {
                 entry.earliest = Some(first_due(&entry.spec, started_at, began, at, &mut chance));
             }
         }
@@ -239,7 +239,7 @@ impl Schedule {
             let Some(entry) = self.probes.get_mut(&key) else { continue };
             entry.stage = Stage::Running { since: due };
             let (uid, container) = (entry.uid.clone(), entry.container.clone());
-            jobs.push(Job { uid, container, spec: entry.spec.clone(), place: entry.place.clone(), key });
+            jobs.push(Job { uid, container, spec: entry.spec.clone(), host: entry.host.clone(), key });
         }
         jobs
     }
@@ -255,7 +255,7 @@ impl Schedule {
         let Stage::Running { since } = entry.stage else { return None };
         entry.stage = Stage::Idle;
         entry.earliest = Some(next_turn(since, entry.spec.period, at.uptime));
-        let noted = (entry.pace != Pace::Held).then(|| {
+        let noted = (entry.activity != ProbeActivity::Paused).then(|| {
             let news = match &entry.last {
                 None => News::First,
                 Some(last) if last.result == ran.result => News::No,
@@ -308,7 +308,8 @@ impl Schedule {
         for key in self.keys_of(pod) {
             let Some(entry) = self.probes.get_mut(&key) else { continue };
             let opened = key.kind == Kind::Startup || verdicts.has_started(&key.id);
-            let wanted = opened && entry.pace != Pace::Held && !entry.tally.is_settled(key.kind);
+            let wanted =
+                opened && entry.activity != ProbeActivity::Paused && !entry.tally.is_settled(key.kind);
             match (entry.stage, entry.earliest) {
                 (Stage::Idle, Some(earliest)) if wanted => {
                     let due = earliest.max(uptime);

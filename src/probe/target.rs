@@ -23,55 +23,55 @@ pub(crate) struct Target {
     pub kind: Kind,
     /// What to do, and how often.
     pub spec: Arc<Spec>,
-    /// Where the pod is reached.
-    pub place: Place,
+    /// The host to connect to.
+    pub host: ProbeHost,
     /// The verdict that the last state of this container tells, by an earlier agent too.
     pub known: Option<Outcome>,
-    /// Whether it is to be run.
-    pub pace: Pace,
+    /// Whether it is run.
+    pub activity: ProbeActivity,
 }
 
-/// Where a pod is reached.
+/// The host that probes of a pod connect to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// Where the node is, whose address may change at any time.
+pub(crate) enum ProbeHost {
+    /// The node's address, which may change at any time.
     Node,
-    /// At an address of its own.
+    /// An address of its own.
     Address(String),
-    /// It has none, or lost it with its sandbox.
-    Nowhere,
+    /// It has no address, or lost it with its sandbox.
+    None,
 }
 
-impl Place {
-    /// Where a pod with this newest sandbox is reached, on a node with these addresses.
+impl ProbeHost {
+    /// The host of a pod with this newest sandbox, on a node with these addresses.
     pub(crate) fn of(pod: &Pod, sandbox: Option<&Sandbox>, node_ips: &[String]) -> Self {
         match pod_ips(pod, sandbox, node_ips).into_iter().next() {
             _ if pod.spec.host_network == Some(true) => Self::Node,
             Some(address) => Self::Address(address),
-            None => Self::Nowhere,
+            None => Self::None,
         }
     }
 }
 
-/// Whether a probe is to be run.
+/// Whether a probe is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pace {
-    /// It is.
-    Runs {
-        /// When the container began.
+pub(crate) enum ProbeActivity {
+    /// It is run.
+    Active {
+        /// When the container was started.
         started_at: Timestamp,
     },
-    /// It is not; its verdict stands.
-    Held,
+    /// It is not run; its verdict stays.
+    Paused,
 }
 
-/// Where a pod is in its life.
+/// What is to become of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Course {
+pub(crate) enum PodGoal {
     /// It is to run.
-    Lives,
-    /// It is to end: its readiness still counts, and nothing is restarted.
-    Ends,
+    Run,
+    /// It is to stop: its readiness still counts, and nothing is restarted.
+    Stop,
 }
 
 /// What probes found, by container. A probe that is not there has nothing against its container.
@@ -110,9 +110,9 @@ impl FromIterator<((ContainerId, Kind), Option<Outcome>)> for Verdicts {
     }
 }
 
-/// What the probes of a pod are found from.
+/// A pod, and what its probes follow from.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Scene<'a> {
+pub(crate) struct ProbedPod<'a> {
     /// The pod.
     pub pod: &'a Pod,
     /// What the runtime holds of it.
@@ -123,26 +123,26 @@ pub(crate) struct Scene<'a> {
     pub starting: &'a BTreeSet<ContainerId>,
     /// Containers whose end has begun, whatever becomes of the pod.
     pub ending: &'a BTreeSet<ContainerId>,
-    /// Where it is in its life.
-    pub course: Course,
-    /// Where the pod is reached.
-    pub place: &'a Place,
+    /// What is to become of it.
+    pub goal: PodGoal,
+    /// The host that its probes connect to.
+    pub host: &'a ProbeHost,
 }
 
 /// The probes of a pod: those of the newest container of each name, sidecars included.
-pub(crate) fn targets(scene: &Scene<'_>) -> Vec<Target> {
+pub(crate) fn targets(probed: &ProbedPod<'_>) -> Vec<Target> {
     let is_probed = |(which, spec): &(ContainerRef, &ContainerSpec)| match which {
         ContainerRef::Init(_) => is_sidecar(spec),
         ContainerRef::Main(_) => true,
     };
-    let probed = scene.pod.containers().filter(is_probed);
-    probed.flat_map(|(_, spec)| targets_of(scene, spec)).collect()
+    let containers = probed.pod.containers().filter(is_probed);
+    containers.flat_map(|(_, spec)| targets_of(probed, spec)).collect()
 }
 
-fn targets_of(scene: &Scene<'_>, spec: &ContainerSpec) -> Vec<Target> {
-    let found = scene.observed.containers_of(scene.pod, &spec.name);
+fn targets_of(probed: &ProbedPod<'_>, spec: &ContainerSpec) -> Vec<Target> {
+    let found = probed.observed.containers_of(probed.pod, &spec.name);
     let Some(newest) = found.into_iter().next() else { return Vec::new() };
-    let running_before = scene.previous.and_then(|state| running_before(state, newest));
+    let running_before = probed.previous.and_then(|state| running_before(state, newest));
     let target = |kind| {
         let probe = probe_of(spec, kind)?;
         Some(Target {
@@ -150,22 +150,22 @@ fn targets_of(scene: &Scene<'_>, spec: &ContainerSpec) -> Vec<Target> {
             container: spec.name.clone(),
             kind,
             spec: Arc::new(Spec::of(probe, spec)),
-            place: scene.place.clone(),
+            host: probed.host.clone(),
             known: running_before.and_then(|summary| known(summary, kind)),
-            pace: pace(scene, newest, kind),
+            activity: activity(probed, newest, kind),
         })
     };
     Kind::ALL.into_iter().filter_map(target).collect()
 }
 
-fn pace(scene: &Scene<'_>, container: &Container, kind: Kind) -> Pace {
-    let lives = scene.course == Course::Lives && !scene.ending.contains(&container.id);
+fn activity(probed: &ProbedPod<'_>, container: &Container, kind: Kind) -> ProbeActivity {
+    let lives = probed.goal == PodGoal::Run && !probed.ending.contains(&container.id);
     let counts = lives || kind == Kind::Readiness;
     match container.state {
-        ContainerState::Running { started_at } if counts && !scene.starting.contains(&container.id) => {
-            Pace::Runs { started_at }
+        ContainerState::Running { started_at } if counts && !probed.starting.contains(&container.id) => {
+            ProbeActivity::Active { started_at }
         }
-        _ => Pace::Held,
+        _ => ProbeActivity::Paused,
     }
 }
 

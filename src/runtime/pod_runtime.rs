@@ -20,7 +20,7 @@ use crate::pod::observed::{Observed, Sandbox};
 use crate::pod::{ContainerId, Pod, PodName, PodUid, SandboxId};
 use crate::probe::check::Check;
 use crate::probe::schedule::Ran;
-use crate::probe::target::Place;
+use crate::probe::target::ProbeHost;
 
 /// What is asked for, on its way. Boxed, so that a worker at rest does not hold the large future of a call.
 pub(crate) type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -146,7 +146,7 @@ pub(crate) trait ProbeRunner: Debug + Send + Sync {
         &'a self,
         id: &'a ContainerId,
         check: &'a Check,
-        place: &'a Place,
+        place: &'a ProbeHost,
         timeout: Duration,
     ) -> Answer<'a, Ran>;
 }

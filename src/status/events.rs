@@ -1,7 +1,7 @@
 //! Events: what happened to pods that somebody may want to read later, as kubelet records it.
 //!
-//! Owns the newest events of the node, in memory; the server lists them. An event is logged when it is recorded, so that
-//! nobody says it twice. Must not: be asked for a decision.
+//! Owns the newest events of the node, in memory; the server lists them. An event is logged when it is recorded, so
+//! callers must not log it again. Must not: be used for a decision.
 
 pub(crate) mod ring;
 

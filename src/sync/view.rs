@@ -19,7 +19,7 @@ pub(crate) struct View {
     pub verdicts: Arc<[Verdict]>,
     /// Whether the container runtime answers.
     pub runtime: RuntimeState,
-    /// Every source has said all that it holds, and the runtime too: what is neither wanted nor running is litter.
+    /// Every source and the runtime have told all that they hold: what is neither wanted nor running can be removed.
     pub settled: bool,
 }
 

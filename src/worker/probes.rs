@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::Worker;
 use crate::plan::Want;
 use crate::pod::observed::Observed;
-use crate::probe::target::{Course, Place, Scene, Verdicts, targets};
+use crate::probe::target::{PodGoal, ProbeHost, ProbedPod, Verdicts, targets};
 
 impl Worker {
     /// Tells the prober, and reads what it knows.
@@ -15,19 +15,19 @@ impl Worker {
         let starting: BTreeSet<_> = self.start_hooks.keys().cloned().collect();
         let node_ips = self.context.runtime.node_ips();
         let sandbox = observed.newest_sandbox(&pod.uid);
-        let place = Place::of(pod, sandbox, &node_ips);
+        let host = ProbeHost::of(pod, sandbox, &node_ips);
         let ids = observed.containers.iter().map(|container| &container.id);
         let ending: BTreeSet<_> = ids.filter(|id| self.endings.has_begun(id)).cloned().collect();
         let record = &self.checkpoint.record;
         let ends = *want == Want::Stop || sandbox.is_some_and(|s| record.ended.contains(&s.id));
-        let targets = targets(&Scene {
+        let targets = targets(&ProbedPod {
             pod,
             observed,
             previous: instance.state.as_deref(),
             starting: &starting,
             ending: &ending,
-            course: if ends { Course::Ends } else { Course::Lives },
-            place: &place,
+            goal: if ends { PodGoal::Stop } else { PodGoal::Run },
+            host: &host,
         });
         self.context.prober.watch(&self.name, &pod.uid, targets)
     }

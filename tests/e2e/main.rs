@@ -35,6 +35,7 @@ mod signed;
 mod status;
 mod succession;
 mod torture;
+mod upgrade;
 mod url;
 mod url_hostile;
 mod url_signed;

@@ -30,9 +30,9 @@ fn target(id: &str, kind: Kind, started: i64, delay: u64) -> Target {
         container: "main".into(),
         kind,
         spec: Arc::new(spec),
-        place: Place::Address("10.0.0.1".into()),
+        host: ProbeHost::Address("10.0.0.1".into()),
         known: None,
-        pace: Pace::Runs { started_at: Timestamp::from_second(BEGAN + started).unwrap() },
+        activity: ProbeActivity::Active { started_at: Timestamp::from_second(BEGAN + started).unwrap() },
     }
 }
 
@@ -91,7 +91,7 @@ fn a_probe_keeps_its_pace_and_never_runs_twice_at_once() {
     assert_eq!(next(&schedule), Some(30), "from the beginning of one to that of the next");
     let (_, keys) = due(&mut schedule, 30);
     end(&mut schedule, &keys[0], ProbeResult::Success, 45);
-    assert_eq!(next(&schedule), Some(50), "what was missed is left out, and the pace stays");
+    assert_eq!(next(&schedule), Some(50), "what was missed is left out, and the activity stays");
     // An end that is told twice counts once.
     assert_eq!(end(&mut schedule, &keys[0], ProbeResult::Failure, 46), None);
     let (_, keys) = due(&mut schedule, 50);
@@ -161,7 +161,7 @@ fn what_is_held_keeps_its_verdict_and_is_not_run() {
     assert_eq!(words, ["c:Readiness", "c:Liveness"], "it is known to have started");
     let ending = |target: Target| match target.kind {
         Kind::Readiness => target,
-        _ => Target { pace: Pace::Held, ..target },
+        _ => Target { activity: ProbeActivity::Paused, ..target },
     };
     watch(&mut schedule, "p", kinds().into_iter().map(ending).collect(), 21);
     assert_eq!(end(&mut schedule, &keys[1], ProbeResult::Failure, 22), None, "it does not count any more");

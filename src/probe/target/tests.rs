@@ -1,8 +1,8 @@
-//! Which probes are found, in which pace, with which past.
+//! Which probes are found, whether they run, and which verdict is known already.
 
 use super::*;
 use crate::pod::observed::Exit;
-use crate::pod::state::{CreatedContainer, Termination, Waiting};
+use crate::pod::state::{CreatedContainer, Waiting};
 use crate::pod::testing::pod_with;
 use crate::pod::{ConfigHash, PodUid, SandboxId};
 
@@ -68,25 +68,25 @@ fn found(
     previous: Option<&PodState>,
     starting: &[&str],
     ending: &[&str],
-    course: Course,
+    goal: PodGoal,
 ) -> Vec<String> {
     let ids = |ids: &[&str]| ids.iter().map(|id| ContainerId::from(*id)).collect::<BTreeSet<_>>();
     let (starting, ending) = (ids(starting), ids(ending));
-    let scene = Scene {
+    let probed = ProbedPod {
         pod: &pod(),
         observed,
         previous,
         starting: &starting,
         ending: &ending,
-        course,
-        place: &Place::Node,
+        goal,
+        host: &ProbeHost::Node,
     };
     let word = |target: Target| {
-        let held = if target.pace == Pace::Held { "!" } else { "" };
+        let held = if target.activity == ProbeActivity::Paused { "!" } else { "" };
         let known = target.known.map(|known| format!(" {known:?}")).unwrap_or_default();
         format!("{} {}{held}{known}", target.id, target.kind.as_str())
     };
-    targets(&scene).into_iter().map(word).collect()
+    targets(&probed).into_iter().map(word).collect()
 }
 
 #[test]
@@ -98,28 +98,28 @@ fn the_newest_container_of_each_name_is_probed() {
     let main = || vec![container("main", 0, running())];
     let ended = || vec![container("main", 0, exited())];
     let twice = || vec![container("main", 0, running()), container("main", 1, running())];
-    for (name, containers, starting, ending, course, expect) in [
-        ("nothing runs", vec![], &[][..], &[][..], Course::Lives, vec![]),
-        ("one runs", main(), &[], &[], Course::Lives, all("main-0", none)),
-        ("its hook runs", main(), &["main-0"], &[], Course::Lives, all("main-0", held)),
-        ("its pod ends", main(), &[], &[], Course::Ends, all("main-0", only_readiness)),
-        ("it ends alone", main(), &[], &["main-0"], Course::Lives, all("main-0", only_readiness)),
-        ("another ends", main(), &[], &["other"], Course::Lives, all("main-0", none)),
-        ("it has ended", ended(), &[], &[], Course::Lives, all("main-0", held)),
-        ("it was restarted", twice(), &[], &[], Course::Lives, all("main-1", none)),
+    for (name, containers, starting, ending, goal, expect) in [
+        ("nothing runs", vec![], &[][..], &[][..], PodGoal::Run, vec![]),
+        ("one runs", main(), &[], &[], PodGoal::Run, all("main-0", none)),
+        ("its hook runs", main(), &["main-0"], &[], PodGoal::Run, all("main-0", held)),
+        ("its pod ends", main(), &[], &[], PodGoal::Stop, all("main-0", only_readiness)),
+        ("it ends alone", main(), &[], &["main-0"], PodGoal::Run, all("main-0", only_readiness)),
+        ("another ends", main(), &[], &["other"], PodGoal::Run, all("main-0", none)),
+        ("it has ended", ended(), &[], &[], PodGoal::Run, all("main-0", held)),
+        ("it was restarted", twice(), &[], &[], PodGoal::Run, all("main-1", none)),
         (
             "a sidecar, no init container",
             vec![container("proxy", 0, running()), container("init", 0, running())],
             &[],
             &[],
-            Course::Lives,
+            PodGoal::Run,
             all("proxy-0", none),
         ),
     ] {
-        assert_eq!(found(&observed("u", containers), None, starting, ending, course), expect, "{name}");
+        assert_eq!(found(&observed("u", containers), None, starting, ending, goal), expect, "{name}");
     }
     assert_eq!(
-        found(&observed("other", main()), None, &[], &[], Course::Lives),
+        found(&observed("other", main()), None, &[], &[], PodGoal::Run),
         [""; 0],
         "of another version"
     );
@@ -143,7 +143,7 @@ fn what_was_shown_of_the_same_container_is_known() {
     let runs = || RunState::Running { started_at: at(50) };
     let waiting =
         || RunState::Waiting(Waiting { reason: "ContainerCreating".into(), message: String::new() });
-    let ended = || RunState::Terminated(Box::new(Termination::default()));
+    let ended = || RunState::Terminated(Box::default());
     let observed = observed("u", vec![container("main", 0, running())]);
     let none = ["main-0 Startup", "main-0 Readiness", "main-0 Liveness"];
     for (name, previous, expect) in [
@@ -162,7 +162,7 @@ fn what_was_shown_of_the_same_container_is_known() {
         ("it had ended", state("main-0", ended(), true, true), none),
         ("another", state("main-1", runs(), true, true), none),
     ] {
-        assert_eq!(found(&observed, Some(&previous), &[], &[], Course::Lives), expect, "{name}");
+        assert_eq!(found(&observed, Some(&previous), &[], &[], PodGoal::Run), expect, "{name}");
     }
 }
 
@@ -173,17 +173,17 @@ fn where_a_pod_is_reached() {
     sandbox.ips = vec!["10.0.0.1".into()];
     let dead = Sandbox { ready: false, ..sandbox.clone() };
     let bare = Sandbox { ips: vec![], ..sandbox.clone() };
-    let own = Place::Address("10.0.0.1".into());
+    let own = ProbeHost::Address("10.0.0.1".into());
     for (name, host_network, found, expect) in [
         ("at its own address", false, Some(&sandbox), own),
-        ("nowhere, with a sandbox that died", false, Some(&dead), Place::Nowhere),
-        ("nowhere, without a network", false, Some(&bare), Place::Nowhere),
-        ("nowhere, without a sandbox", false, None, Place::Nowhere),
-        ("where the node is", true, Some(&bare), Place::Node),
-        ("where the node is, whatever became of its sandbox", true, Some(&dead), Place::Node),
+        ("nowhere, with a sandbox that died", false, Some(&dead), ProbeHost::None),
+        ("nowhere, without a network", false, Some(&bare), ProbeHost::None),
+        ("nowhere, without a sandbox", false, None, ProbeHost::None),
+        ("where the node is", true, Some(&bare), ProbeHost::Node),
+        ("where the node is, whatever became of its sandbox", true, Some(&dead), ProbeHost::Node),
     ] {
         let mut pod = pod();
         pod.spec.host_network = Some(host_network);
-        assert_eq!(Place::of(&pod, found, &node), expect, "{name}");
+        assert_eq!(ProbeHost::of(&pod, found, &node), expect, "{name}");
     }
 }

@@ -18,7 +18,7 @@ use crate::pod::ContainerId;
 use crate::pod::hook::HttpGet;
 use crate::probe::check::Check;
 use crate::probe::schedule::{ProbeResult, Ran};
-use crate::probe::target::Place;
+use crate::probe::target::ProbeHost;
 use crate::runtime::cri::ErrorClass;
 use crate::text::chain;
 use crate::text::excerpt::beginning;
@@ -36,13 +36,15 @@ impl HandlerRunner {
         &self,
         id: &ContainerId,
         check: &Check,
-        place: &Place,
+        place: &ProbeHost,
         timeout: Duration,
     ) -> Ran {
         let host = |own: Option<&String>| match (own, place) {
-            (Some(host), _) | (None, Place::Address(host)) => Ok(host.clone()),
-            (None, Place::Node) => Ok(self.node_ips.get().into_iter().next().unwrap_or(LOOPBACK.to_owned())),
-            (None, Place::Nowhere) => Err(ran(ProbeResult::Unknown, "the pod has no address")),
+            (Some(host), _) | (None, ProbeHost::Address(host)) => Ok(host.clone()),
+            (None, ProbeHost::Node) => {
+                Ok(self.node_ips.get().into_iter().next().unwrap_or(LOOPBACK.to_owned()))
+            }
+            (None, ProbeHost::None) => Err(ran(ProbeResult::Unknown, "the pod has no address")),
         };
         let asked = async {
             Ok(match check {

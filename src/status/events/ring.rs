@@ -15,19 +15,19 @@ const MAX_EVENTS: usize = 512;
 /// How long a message may be, in bytes: Kubernetes' own limit.
 const MAX_MESSAGE: usize = 1024;
 
-/// Whether an event is worth a worry.
+/// The type of an event, as in Kubernetes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) enum EventType {
-    /// It is as it should be.
+    /// Something happened that is expected.
     Normal,
-    /// It is not.
+    /// Something failed.
     Warning,
 }
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Event {
-    /// Whether it is worth a worry.
+    /// Its type.
     pub kind: EventType,
     /// To which pod.
     pub pod: PodName,

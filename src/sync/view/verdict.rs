@@ -91,7 +91,7 @@ impl Outcome {
         }
     }
 
-    /// The same judgement, wherever the fields stand that it names.
+    /// The same judgement; lines and columns of the fields that it names do not count.
     pub(crate) fn without_places(&self) -> Self {
         let mut outcome = self.clone();
         let findings: Vec<&mut Finding> = match &mut outcome {
@@ -105,7 +105,7 @@ impl Outcome {
         outcome
     }
 
-    /// What the document says in vain.
+    /// The warnings on a document that was taken: fields without effect.
     pub(crate) fn warnings(&self) -> &[Finding] {
         match self {
             Outcome::Accepted { warnings, .. } | Outcome::Unchanged { warnings, .. } => warnings,
@@ -114,7 +114,7 @@ impl Outcome {
     }
 }
 
-/// The verdicts that are new, or other than the one before on the same document, which stands beside them.
+/// The verdicts that are new or changed, each with the one before on the same document.
 pub(crate) fn diff_verdicts<'a>(
     old: &'a [Verdict],
     new: &'a [Verdict],
