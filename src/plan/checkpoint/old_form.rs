@@ -50,7 +50,7 @@ impl TryFrom<Instance> for super::Instance {
 /// What matters of a `PodStatus`.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct PodStatus {
+struct PodStatus {
     phase: Phase,
     start_time: Timestamp,
     reason: Option<String>,
