@@ -38,7 +38,7 @@ use crate::worker::prober::Prober;
 /// How long starts that are under way may take to come to their end when the agent is told to stop.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Why the agent could not begin.
+/// StopReason the agent could not begin.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AgentError {
     /// The endpoint of the runtime or of the image service.

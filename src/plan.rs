@@ -1,10 +1,10 @@
 //! The heart: what to do next for one pod name, as data (kubelet's computePodActions, made pure).
 //!
-//! [`plan_pod`] looks at the wish, at what was observed and at what failed before, and returns a [`Plan`] that
+//! [`plan_pod`] looks at the desired, at what was observed and at what failed before, and returns a [`Plan`] that
 //! leaves nothing to decide. After a failed step the worker observes and plans anew: a plan is never resumed.
 //!
 //! Invariants: nothing of an instance starts while another instance of the name is alive; applying plans
-//! reaches rest; nothing starts while the wish is to stop.
+//! reaches rest; nothing starts while the desired is to stop.
 
 pub(crate) mod checkpoint;
 mod containers;
@@ -27,50 +27,87 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::plan::checkpoint::Record;
+use crate::plan::checkpoint::Checkpoint;
 use crate::plan::order::{Gate, Unmet};
 use crate::pod::observed::{Container, Exit, Observed, Sandbox};
 use crate::pod::{ContainerId, ContainerRef, Pod, PodUid, SandboxId};
 use crate::probe::target::Verdicts;
 use crate::time::backoff::Backoff;
 use crate::time::since::Since;
-use stop::{Quiet, Stopping};
+use stop::{StopProgress, Stopping};
 
 pub(crate) use crate::pod::state::{Failed, Waiting};
 pub(crate) use deadline::Activity;
-pub(crate) use ending::{Ask, Endings, Signalling, StopContainer};
+pub(crate) use ending::{Signalling, StopAction, StopContainer, Terminations};
 pub(crate) use pull::{PullFailure, PullPermit, PullRecord};
 pub(crate) use sandbox::MadeSandbox;
 
-/// The newest whole wish for a pod name.
+/// What is wanted for a pod name.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Want {
     /// Run this instance, and no other.
     Run(Arc<Pod>),
+    /// End this instance as Failed, and run no other. The object stays, with its status.
+    End {
+        /// The instance.
+        pod: Arc<Pod>,
+        /// Why, as its status tells.
+        failed: Failed,
+        /// Seconds that its containers have at the most; none for their own grace periods.
+        grace: Option<i64>,
+    },
     /// End every instance and leave nothing behind.
-    Stop,
+    Stop {
+        /// Seconds that containers have at the most; none for their own grace periods.
+        grace: Option<i64>,
+    },
 }
 
 impl Want {
-    /// Both wish for the same thing, so work begun for one serves the other.
+    /// Both want the same, so work begun for one serves the other.
     pub(crate) fn same_as(&self, other: &Want) -> bool {
         match (self, other) {
             (Want::Run(a), Want::Run(b)) => a.same_as(b),
-            (Want::Stop, Want::Stop) => true,
+            (
+                Want::End { pod: a, failed: a_failed, grace: a_grace },
+                Want::End { pod: b, failed: b_failed, grace: b_grace },
+            ) => a.same_as(b) && a_failed == b_failed && a_grace == b_grace,
+            (Want::Stop { grace: a }, Want::Stop { grace: b }) => a == b,
             _ => false,
+        }
+    }
+
+    /// The instance that it is about, if it is about one.
+    pub(crate) fn pod(&self) -> Option<&Arc<Pod>> {
+        match self {
+            Want::Run(pod) | Want::End { pod, .. } => Some(pod),
+            Want::Stop { .. } => None,
+        }
+    }
+
+    /// Nothing of the name is to be left.
+    pub(crate) fn is_stop(&self) -> bool {
+        matches!(self, Want::Stop { .. })
+    }
+
+    /// Seconds that containers have at the most.
+    pub(crate) fn grace(&self) -> Option<i64> {
+        match self {
+            Want::Run(_) => None,
+            Want::End { grace, .. } | Want::Stop { grace } => *grace,
         }
     }
 }
 
-/// A wish as it is told: its number changes when the wish does.
+/// What is desired for a pod name, whole: the newest one counts, and replaces all before it.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Wish {
-    /// Tells this wish from every other.
-    pub number: u64,
-    /// What is wished for.
+pub(crate) struct Desired {
+    /// Tells this desired state from every other.
+    pub generation: u64,
+    /// What is wanted.
     pub want: Want,
-    /// Whom it waits for before it starts. The number stays when this changes.
-    pub unmet: Vec<Unmet>,
+    /// Whom it waits for before it starts. The generation stays when this changes.
+    pub blocked_on: Vec<Unmet>,
 }
 
 /// What to do next, and when to look again.
@@ -80,33 +117,35 @@ pub(crate) struct Plan {
     pub steps: Vec<Step>,
     /// Look again after this long, though nothing happens.
     pub wake_in: Option<Duration>,
-    /// Why containers that should run do not, by container name.
+    /// StopReason containers that should run do not, by container name.
     pub waiting: BTreeMap<String, Waiting>,
-    /// Why there is no sandbox, if one could not be made.
+    /// StopReason there is no sandbox, if one could not be made.
     pub sandbox: Option<Waiting>,
     /// How far the init containers are.
     pub init: Init,
     /// The pod was ended before it was done, and stays so.
     pub failed: Option<Failed>,
+    /// The wanted instance is to end as Failed: from now on [`Want::End`] is what counts for it.
+    pub end: Option<Failed>,
     /// What becomes of the wanted instance.
-    pub outlook: Outlook,
+    pub lifecycle: PodLifecycle,
     /// Sandboxes whose end has begun: to be remembered before the steps are carried out.
-    pub ends: BTreeSet<SandboxId>,
+    pub terminating: BTreeSet<SandboxId>,
     /// Containers of the wanted instance whose sandbox died under them, or that are ended for a probe: to be remembered
     /// likewise.
-    pub lost: BTreeSet<ContainerId>,
+    pub killed: BTreeSet<ContainerId>,
 }
 
 /// What becomes of the wanted instance.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Outlook {
+pub(crate) enum PodLifecycle {
     /// It runs, or will.
     #[default]
-    Lives,
+    Active,
     /// It ran to its end.
     Completed,
-    /// Its end was begun under an earlier wish: what is left of it goes first, then it runs afresh.
-    EndsFirst,
+    /// Its end was begun under an earlier desired: what is left of it goes first, then it runs afresh.
+    TerminatesFirst,
 }
 
 /// How far the init containers of a pod are.
@@ -230,7 +269,7 @@ pub(crate) enum StartHook {
 /// All that is known of one pod name when its plan is made.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Situation<'a> {
-    /// The newest wish.
+    /// What is wanted.
     pub want: &'a Want,
     /// What the runtime holds.
     pub observed: &'a Observed,
@@ -239,13 +278,13 @@ pub(crate) struct Situation<'a> {
     /// Whether the wanted instance may start; one that is up may.
     pub gate: &'a Gate,
     /// What is remembered of the name.
-    pub record: &'a Record,
+    pub checkpoint: &'a Checkpoint,
     /// The postStart hooks that are not over.
     pub start_hooks: &'a BTreeMap<ContainerId, StartHook>,
     /// What probes found.
     pub probes: &'a Verdicts,
     /// The ends that have begun.
-    pub endings: &'a Endings,
+    pub terminations: &'a Terminations,
     /// Since when the wanted instance is at work, if it is: waiting for its turn is no part of that.
     pub activity: Option<Activity>,
     /// How crash loops wait.
@@ -270,31 +309,34 @@ impl Situation<'_> {
 pub(crate) fn plan_pod(situation: &Situation<'_>) -> Plan {
     let observed = situation.observed;
     let pod = match situation.want {
-        Want::Stop => return plan_stop(situation),
-        Want::Run(pod) => pod,
+        Want::Stop { .. } => return plan_end_all(situation),
+        Want::Run(pod) | Want::End { pod, .. } => pod,
     };
     let others: Vec<SandboxId> =
         observed.sandboxes.iter().filter(|s| !s.is_of(pod)).map(|s| s.id.clone()).collect();
-    let is_ended = |s: &Sandbox| s.is_of(pod) && situation.record.ended.contains(&s.id);
+    let is_ended = |s: &Sandbox| s.is_of(pod) && situation.checkpoint.terminating_sandboxes.contains(&s.id);
     if observed.sandboxes.iter().any(is_ended) {
-        return Plan { outlook: Outlook::EndsFirst, ..plan_stop(situation) };
+        return Plan { lifecycle: PodLifecycle::TerminatesFirst, ..plan_end_all(situation) };
     }
     let belongs_to_other = |sandbox: &SandboxId, uid: &PodUid| *uid != pod.uid || others.contains(sandbox);
 
     // Another instance that is alive ends first; a dead one is swept up once the wanted one needs nothing.
-    let ends: BTreeSet<_> = others.iter().cloned().collect();
-    if let Quiet::Busy(stopping) = stop::plan_quiet(situation, belongs_to_other) {
+    let terminating: BTreeSet<_> = others.iter().cloned().collect();
+    if let StopProgress::Busy(stopping) = stop::plan_stop_living(situation, belongs_to_other) {
         if let Gate::Shut { unmet, left } = situation.gate
-            && situation.endings.is_empty()
-            && situation.record.ended.is_disjoint(&ends)
+            && situation.terminations.is_empty()
+            && situation.checkpoint.terminating_sandboxes.is_disjoint(&terminating)
         {
             // It may run on for as long as its successor has to wait, unless its end has begun.
             return gate::plan_wait(pod, unmet, *left);
         }
-        return Plan { ends, ..stopping.into() };
+        return Plan { terminating, ..stopping.into() };
     }
-    let mut plan = containers::plan_run(pod, situation, &others);
-    plan.ends = ends;
+    let mut plan = match situation.want {
+        Want::End { failed, .. } => containers::plan_end(pod, situation, failed),
+        _ => containers::plan_run(pod, situation, &others),
+    };
+    plan.terminating = terminating;
     if plan.steps.is_empty() {
         let mut sweep = stop::plan_remove(observed, belongs_to_other);
         // With a fixed metadata.uid the successor lives in the same directories.
@@ -306,13 +348,13 @@ pub(crate) fn plan_pod(situation: &Situation<'_>) -> Plan {
 }
 
 /// Ends every instance of the name.
-fn plan_stop(situation: &Situation<'_>) -> Plan {
+fn plan_end_all(situation: &Situation<'_>) -> Plan {
     let observed = situation.observed;
-    let mut plan = match stop::plan_quiet(situation, |_, _| true) {
-        Quiet::Busy(stopping) => stopping.into(),
-        Quiet::Reached => Plan::default(),
+    let mut plan = match stop::plan_stop_living(situation, |_, _| true) {
+        StopProgress::Busy(stopping) => stopping.into(),
+        StopProgress::Done => Plan::default(),
     };
-    plan.ends = observed.sandboxes.iter().map(|sandbox| sandbox.id.clone()).collect();
+    plan.terminating = observed.sandboxes.iter().map(|sandbox| sandbox.id.clone()).collect();
     if !observed.containers.iter().any(Container::is_alive) {
         plan.steps.extend(stop::plan_remove(observed, |_, _| true));
     }

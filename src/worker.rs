@@ -28,9 +28,11 @@ use async_channel::Receiver;
 use futures_lite::future;
 use tracing::{debug, info, warn};
 
-use crate::plan::checkpoint::Record;
+use crate::plan::checkpoint::Checkpoint;
 use crate::plan::order::{self, Gate, Opened};
-use crate::plan::{Activity, Endings, History, Outlook, Situation, StartHook, Step, Want, Wish, plan_pod};
+use crate::plan::{
+    Activity, Desired, History, PodLifecycle, Situation, StartHook, Step, Terminations, Want, plan_pod,
+};
 use crate::pod::observed::Observed;
 use crate::pod::{ContainerId, Pod, PodName, PodUid, annotations};
 use crate::runtime::{PodRuntime, SandboxContext, StepError};
@@ -72,8 +74,13 @@ enum Next {
     Rest(Option<Duration>),
 }
 
-/// Works for one pod name until the mailbox is closed; `record` is what an earlier agent left.
-pub(crate) async fn run_pod_worker(context: Context, name: PodName, inbox: Receiver<Wish>, record: Record) {
+/// Works for one pod name until the mailbox is closed; `checkpoint` is what an earlier agent left.
+pub(crate) async fn run_pod_worker(
+    context: Context,
+    name: PodName,
+    inbox: Receiver<Desired>,
+    checkpoint: Checkpoint,
+) {
     let mut worker = Worker {
         jobs: Jobs::new(context.handles.executor.clone()),
         observer: Observer::new(context.runtime.clone()),
@@ -81,13 +88,13 @@ pub(crate) async fn run_pod_worker(context: Context, name: PodName, inbox: Recei
         name,
         mailbox: Mailbox::new(inbox),
         instance: None,
-        endings: Endings::default(),
+        terminations: Terminations::default(),
         start_hooks: BTreeMap::new(),
         exits: Exits::default(),
-        uids_on_disk: record.instance.iter().map(|instance| instance.uid.clone()).collect(),
-        checkpoint: Checkpoint {
-            written: record.clone(),
-            record,
+        uids_on_disk: checkpoint.instance.iter().map(|instance| instance.uid.clone()).collect(),
+        checkpoint: CheckpointKeeper {
+            written: checkpoint.clone(),
+            current: checkpoint,
             failed_writes: 0,
             write_error: String::new(),
         },
@@ -95,10 +102,10 @@ pub(crate) async fn run_pod_worker(context: Context, name: PodName, inbox: Recei
         last_steps: Vec::new(),
         sandbox_context: None,
     };
-    let Some(mut wish) = worker.mailbox.next().await else { return };
+    let Some(mut desired) = worker.mailbox.next().await else { return };
     loop {
         // Boxed: an idle worker must not hold the large future.
-        let wait = match Box::pin(worker.pass(&wish)).await {
+        let wait = match Box::pin(worker.pass(&desired)).await {
             Next::Again => Some(Duration::ZERO),
             Next::Rest(wait) => wait,
         };
@@ -123,7 +130,7 @@ pub(crate) async fn run_pod_worker(context: Context, name: PodName, inbox: Recei
             }
         };
         if let Some(told) = told {
-            wish = told;
+            desired = told;
             worker.observer.discard_prediction();
         }
     }
@@ -138,12 +145,12 @@ struct Worker {
     /// The instance that is wanted, or was wanted last.
     instance: Option<Instance>,
     /// How far the ends of containers are, of every instance.
-    endings: Endings,
+    terminations: Terminations,
     /// How far postStart hooks are.
     start_hooks: BTreeMap<ContainerId, StartHook>,
     /// When containers ended.
     exits: Exits,
-    checkpoint: Checkpoint,
+    checkpoint: CheckpointKeeper,
     /// Instances that may have something on disk though the runtime holds nothing of them.
     uids_on_disk: BTreeSet<PodUid>,
     failures: StepFailures,
@@ -155,17 +162,17 @@ struct Worker {
 
 /// What must outlive the agent.
 #[derive(Debug)]
-struct Checkpoint {
-    record: Record,
-    /// The record as it is on disk.
-    written: Record,
+struct CheckpointKeeper {
+    current: Checkpoint,
+    /// As it is on disk.
+    written: Checkpoint,
     /// Writes that failed in a row.
     failed_writes: u32,
     /// The last error that was logged about writing it.
     write_error: String,
 }
 
-impl Checkpoint {
+impl CheckpointKeeper {
     /// When to write again what could not be written.
     fn retry_in(&self) -> Option<Duration> {
         (self.failed_writes > 0).then(|| Backoff::STEP.delay(self.failed_writes))
@@ -181,10 +188,10 @@ struct StepFailures {
 }
 
 impl Worker {
-    async fn pass(&mut self, wish: &Wish) -> Next {
-        let want = &wish.want;
+    async fn pass(&mut self, desired: &Desired) -> Next {
         self.sandbox_context = None;
-        self.follow(want).await;
+        self.follow(&desired.want).await;
+        let want = &self.effective(&desired.want);
         let ended = match self.take_finished_jobs().await {
             Ok(ended) => ended,
             Err(next) => return next,
@@ -201,7 +208,7 @@ impl Worker {
             // Dismissed while it looked: what it sees may be the next worker's.
             return Next::Rest(None);
         }
-        self.checkpoint.record.forget_gone(&observed);
+        self.checkpoint.current.forget_gone(&observed);
         if let Err(next) = self.forget_dead(&observed, &ended) {
             return next;
         }
@@ -210,36 +217,40 @@ impl Worker {
         for container in self.exits.note(&observed, now, uptime) {
             log_end(&self.name, container);
         }
-        let gate = self.judge_gate(wish, &observed, uptime);
+        let gate = self.judge_gate(desired, &observed, uptime);
         let pod = self.instance.as_ref().map(|instance| instance.pod.clone());
-        let grace = pod.and_then(|pod| pod.spec.termination_grace_period_seconds);
-        self.endings.heed(wish.number, grace, uptime);
+        let own_grace = pod.and_then(|pod| pod.spec.termination_grace_period_seconds);
+        self.terminations.shorten(desired.generation, want.grace().or(own_grace), uptime);
         let activity = self.note_activity(&observed);
         let probes = self.watch_probes(want, &observed);
         let no_history = History::default();
-        let plan = plan_pod(&Situation {
+        let mut plan = plan_pod(&Situation {
             want,
             observed: &observed,
             history: self.instance.as_ref().map_or(&no_history, |instance| &instance.history),
             gate: &gate,
-            record: &self.checkpoint.record,
+            checkpoint: &self.checkpoint.current,
             start_hooks: &self.start_hooks,
             probes: &probes,
-            endings: &self.endings,
+            terminations: &self.terminations,
             exits: &self.exits.since,
             activity,
             crash_loop: self.context.crash_loop,
             now,
             uptime,
         });
-        if plan.outlook == Outlook::Completed {
+        if let (Some(failed), Some(instance)) = (plan.end.take(), &mut self.instance) {
+            instance.end = Some(failed);
+            return Next::Again;
+        }
+        if plan.lifecycle == PodLifecycle::Completed {
             self.drop_pulls();
         }
-        self.checkpoint.record.ended.extend(plan.ends.iter().cloned());
-        self.checkpoint.record.lost.extend(plan.lost.iter().cloned());
+        self.checkpoint.current.terminating_sandboxes.extend(plan.terminating.iter().cloned());
+        self.checkpoint.current.killed_containers.extend(plan.killed.iter().cloned());
         self.report(want, &observed, &plan, &probes, now).await;
         if let Some(activity) = activity {
-            self.checkpoint.record.note_began(|remembered| activity.began(remembered, now, uptime));
+            self.checkpoint.current.note_began(|remembered| activity.began(remembered, now, uptime));
         }
         self.write_checkpoint(&plan).await;
         let stuck = !plan.steps.is_empty() && plan.steps == self.last_steps;
@@ -248,21 +259,21 @@ impl Worker {
             return self.retry_later("make progress", &StepError::NoEffect);
         }
         if plan.steps.is_empty() {
-            if self.endings.is_empty() {
+            if self.terminations.is_empty() {
                 self.failures = StepFailures::default();
             }
-            if *want == Want::Stop && observed.is_empty() {
-                return self.finish(wish.number).await;
+            if want.is_stop() && observed.is_empty() {
+                return self.finish(desired.generation).await;
             }
             return Next::Rest([plan.wake_in, self.checkpoint.retry_in()].into_iter().flatten().min());
         }
         self.observer.begin_steps();
         for step in &plan.steps {
             // A newer desired state makes the rest of this plan stale.
-            if self.mailbox.has_other_than(wish) {
+            if self.mailbox.has_other_than(desired) {
                 return Next::Again;
             }
-            if let Err(next) = self.execute(step, wish, &observed).await {
+            if let Err(next) = self.execute(step, desired, &observed).await {
                 return next;
             }
         }
@@ -274,12 +285,21 @@ impl Worker {
         Next::Again
     }
 
+    /// What is wanted, unless the instance is to end for a reason of its own.
+    fn effective(&self, want: &Want) -> Want {
+        let end = self.instance.as_ref().and_then(|instance| instance.end.clone());
+        match (want, end) {
+            (Want::Run(pod), Some(failed)) => Want::End { pod: pod.clone(), failed, grace: None },
+            _ => want.clone(),
+        }
+    }
+
     /// Notes since when the wanted instance is at work, once it is.
     fn note_activity(&mut self, observed: &Observed) -> Option<Activity> {
         let clock = &self.context.handles.clock;
         let instance = self.instance.as_mut().filter(|instance| instance.wanted)?;
         if instance.activity.is_none() {
-            let began = self.checkpoint.record.began(&instance.pod, observed);
+            let began = self.checkpoint.current.began(&instance.pod, observed);
             instance.activity = began.map(|began| Activity::new(began, clock.now(), clock.uptime()));
         }
         instance.activity
@@ -287,17 +307,14 @@ impl Worker {
 
     /// Follows what is wanted: another instance, or none, begins without the failures and back-offs of the last.
     async fn follow(&mut self, want: &Want) {
-        let pod = match want {
-            Want::Run(pod) => Some(pod),
-            Want::Stop => None,
-        };
-        self.checkpoint.record.turn_to(pod.map(|pod| &**pod));
+        let pod = want.pod();
+        self.checkpoint.current.turn_to(pod.map(|pod| &**pod));
         match pod {
             Some(_) if self.instance.as_ref().is_some_and(|instance| instance.is_wanted_by(want)) => {}
             Some(pod) => {
                 self.drop_pulls();
                 self.check_annotations(pod);
-                let state = self.checkpoint.record.of(pod).map(|last| last.state.clone());
+                let state = self.checkpoint.current.of(pod).map(|last| last.state.clone());
                 let uptime = self.context.handles.clock.uptime();
                 let pulls = self.read_pulls(pod).await;
                 self.instance = Some(Instance::new(pod.clone(), state, uptime).with_pulls(pulls));
@@ -322,12 +339,12 @@ impl Worker {
     }
 
     /// Whether the wanted instance may start; logs only on change.
-    fn judge_gate(&mut self, wish: &Wish, observed: &Observed, uptime: Duration) -> Gate {
-        let (Want::Run(pod), Some(instance)) = (&wish.want, &mut self.instance) else {
+    fn judge_gate(&mut self, desired: &Desired, observed: &Observed, uptime: Duration) -> Gate {
+        let (Want::Run(pod), Some(instance)) = (&desired.want, &mut self.instance) else {
             return Gate::Open(Opened::InOrder);
         };
         let waited = uptime.saturating_sub(instance.wanted_since);
-        let gate = Gate::judge(instance.gate.as_ref(), pod, observed, &wish.unmet, waited);
+        let gate = Gate::judge(instance.gate.as_ref(), pod, observed, &desired.blocked_on, waited);
         match (&instance.gate, &gate) {
             (Some(Gate::Shut { unmet: logged, .. }), Gate::Shut { unmet, .. }) if logged == unmet => {}
             (_, Gate::Shut { unmet, .. }) => {
@@ -342,12 +359,12 @@ impl Worker {
         gate
     }
 
-    async fn execute(&mut self, step: &Step, wish: &Wish, observed: &Observed) -> Result<(), Next> {
+    async fn execute(&mut self, step: &Step, desired: &Desired, observed: &Observed) -> Result<(), Next> {
         let runtime = self.context.runtime.clone();
         debug!(pod = %self.name, ?step, "executing");
-        let done = match (step, &wish.want) {
+        let done = match (step, &desired.want) {
             (Step::StopContainers(stops), _) => {
-                self.stop_containers(stops, wish.number);
+                self.stop_containers(stops, desired.generation);
                 Ok(())
             }
             (Step::StopSandbox(id), _) => runtime.stop_sandbox(id).await,
@@ -355,13 +372,15 @@ impl Worker {
             (Step::RemoveInstance(uid), _) => self.release_instance(uid).await,
             (Step::RemoveSandbox(id), _) => runtime.remove_sandbox(id).await,
             (Step::CreateSandbox { attempt, images }, Want::Run(pod)) => {
-                return self.create_sandbox(pod, *attempt, images, wish).await;
+                return self.create_sandbox(pod, *attempt, images, desired).await;
             }
             (Step::StartContainer(start), Want::Run(pod)) => {
-                return self.start(pod, start, wish, observed).await;
+                return self.start(pod, start, desired, observed).await;
             }
             // A plan to stop starts nothing.
-            (Step::CreateSandbox { .. } | Step::StartContainer(_), Want::Stop) => Ok(()),
+            (Step::CreateSandbox { .. } | Step::StartContainer(_), Want::End { .. } | Want::Stop { .. }) => {
+                Ok(())
+            }
         };
         done.map_err(|error| self.retry_later("clean up", &error))
     }
@@ -387,7 +406,7 @@ impl Worker {
             return self.retry_later("clean up", &error.into());
         }
         self.context.prober.forget(&self.name);
-        self.checkpoint.written = Record::default();
+        self.checkpoint.written = Checkpoint::default();
         info!(pod = %self.name, "pod is gone");
         self.send(Report::Gone { pod: self.name.clone(), number }).await;
         Next::Rest(None)

@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::pod::observed::Observed;
-use crate::pod::state::PodState;
+use crate::pod::state::{Failed, PodState};
 use crate::pod::{ConfigHash, ContainerId, Pod, PodUid, SandboxId, Source};
 
 /// What a write must survive.
@@ -30,16 +30,16 @@ pub(crate) enum Durability {
 /// What is remembered of one pod name.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Record {
-    /// The instance that was wanted last; none while the wish is to stop.
+pub(crate) struct Checkpoint {
+    /// The instance that was wanted last; none while the desired is to stop.
     pub instance: Option<Instance>,
     /// Sandboxes that the runtime still holds, and whose end was begun.
-    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    pub ended: BTreeSet<SandboxId>,
+    #[serde(rename = "ended", skip_serializing_if = "BTreeSet::is_empty")]
+    pub terminating_sandboxes: BTreeSet<SandboxId>,
     /// Containers that the runtime still holds, and whose sandbox died under them, or a probe of which failed: they were
     /// ended by us, and have not completed, whatever their exit code.
-    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    pub lost: BTreeSet<ContainerId>,
+    #[serde(rename = "lost", skip_serializing_if = "BTreeSet::is_empty")]
+    pub killed_containers: BTreeSet<ContainerId>,
 }
 
 /// One instance of the name.
@@ -74,7 +74,7 @@ pub(crate) enum Life {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Remembered {
     /// What it remembered.
-    pub record: Record,
+    pub checkpoint: Checkpoint,
     /// When.
     pub age: Age,
 }
@@ -92,7 +92,7 @@ pub(crate) enum Age {
 impl Remembered {
     /// The state to publish of a pod until its worker has observed it.
     pub(crate) fn state(&self, pod: &Pod) -> Option<Arc<PodState>> {
-        let last = self.record.of(pod)?;
+        let last = self.checkpoint.of(pod)?;
         let holds = self.age == Age::ThisBoot || last.life == Life::Completed;
         holds.then(|| last.state.clone())
     }
@@ -105,7 +105,7 @@ impl Instance {
     }
 }
 
-impl Record {
+impl Checkpoint {
     /// What is remembered of the instance that a pod asks for.
     pub(crate) fn of(&self, pod: &Pod) -> Option<&Instance> {
         self.instance.as_ref().filter(|instance| instance.is(pod))
@@ -114,6 +114,12 @@ impl Record {
     /// The pod ran to its end.
     pub(crate) fn has_completed(&self, pod: &Pod) -> bool {
         self.of(pod).is_some_and(|instance| instance.life == Life::Completed)
+    }
+
+    /// The pod was ended before it was done, and why.
+    pub(crate) fn failed(&self, pod: &Pod) -> Option<&Failed> {
+        let over = self.of(pod).filter(|instance| instance.life == Life::Completed)?;
+        over.state.failed.as_ref()
     }
 
     /// Another instance is wanted, or none: the last one is of no interest any more.
@@ -125,8 +131,8 @@ impl Record {
 
     /// Forgets the ends that are finished.
     pub(crate) fn forget_gone(&mut self, observed: &Observed) {
-        self.ended.retain(|id| observed.sandboxes.iter().any(|sandbox| sandbox.id == *id));
-        self.lost.retain(|id| observed.containers.iter().any(|container| container.id == *id));
+        self.terminating_sandboxes.retain(|id| observed.sandboxes.iter().any(|sandbox| sandbox.id == *id));
+        self.killed_containers.retain(|id| observed.containers.iter().any(|container| container.id == *id));
     }
 
     /// Remembers where the wanted instance is, and its state. What has completed stays so.
@@ -139,7 +145,8 @@ impl Record {
 
     /// When an instance began: with its first sandbox, though that may be gone. What is being ended is no part of it.
     pub(crate) fn began(&self, pod: &Pod, observed: &Observed) -> Option<Timestamp> {
-        let own = observed.sandboxes.iter().filter(|s| s.is_of(pod) && !self.ended.contains(&s.id));
+        let own =
+            observed.sandboxes.iter().filter(|s| s.is_of(pod) && !self.terminating_sandboxes.contains(&s.id));
         let remembered = self.of(pod).and_then(|instance| instance.began);
         remembered.or_else(|| own.map(|sandbox| sandbox.created_at).min())
     }
@@ -163,13 +170,14 @@ impl Record {
 
     /// There is nothing to remember.
     pub(crate) fn is_empty(&self) -> bool {
-        self.instance.is_none() && self.ended.is_empty() && self.lost.is_empty()
+        self.instance.is_none() && self.terminating_sandboxes.is_empty() && self.killed_containers.is_empty()
     }
 
     /// How this must be kept when `kept` was kept last; none if it need not be.
-    pub(crate) fn durability(&self, kept: &Record) -> Option<Durability> {
-        let life = |record: &Record| record.instance.as_ref().map(|instance| instance.life);
-        let other_ends = self.ended != kept.ended || self.lost != kept.lost;
+    pub(crate) fn durability(&self, kept: &Checkpoint) -> Option<Durability> {
+        let life = |checkpoint: &Checkpoint| checkpoint.instance.as_ref().map(|instance| instance.life);
+        let other_ends = self.terminating_sandboxes != kept.terminating_sandboxes
+            || self.killed_containers != kept.killed_containers;
         if other_ends || life(self) != life(kept) && life(self) == Some(Life::Completed) {
             return Some(Durability::Power);
         }
@@ -178,9 +186,10 @@ impl Record {
 
     /// It is early enough to keep this when the pod has come to rest: of an instance that is only being made, all that
     /// there is to know can be asked of the runtime.
-    pub(crate) fn may_wait(&self, kept: &Record) -> bool {
-        let which =
-            |record: &Record| record.instance.as_ref().map(|last| (last.uid.clone(), last.hash.clone()));
+    pub(crate) fn may_wait(&self, kept: &Checkpoint) -> bool {
+        let which = |checkpoint: &Checkpoint| {
+            checkpoint.instance.as_ref().map(|last| (last.uid.clone(), last.hash.clone()))
+        };
         which(self) != which(kept) && self.durability(kept) != Some(Durability::Power)
     }
 }

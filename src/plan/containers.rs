@@ -8,9 +8,11 @@ use k8s_openapi::api::core::v1::Container as ContainerSpec;
 use super::deadline::{self, Deadline};
 use super::needs::{Need, Needs};
 use super::round::Round;
-use super::sandbox::{self, Footing};
-use super::stop::{self, Quiet};
-use super::{History, Init, Outlook, Plan, Situation, StartContainer, StartHook, Step, Waiting, init};
+use super::sandbox::{self, SandboxState};
+use super::stop::{self, StopProgress};
+use super::{
+    Failed, History, Init, Plan, PodLifecycle, Situation, StartContainer, StartHook, Step, Waiting, init,
+};
 use crate::plan::order::Gate;
 use crate::pod::observed::{Container, ContainerState, Observed};
 use crate::pod::restart::{AfterExit, RestartPolicy, after_exit, outlives_sandbox, runs_once_per_sandbox};
@@ -27,7 +29,7 @@ pub(super) struct Judge<'a> {
     pub(super) history: &'a History,
     pub(super) start_hooks: &'a BTreeMap<ContainerId, StartHook>,
     /// Those whose sandbox died under them, and those that are ended for a probe.
-    pub(super) lost: &'a BTreeSet<ContainerId>,
+    pub(super) killed: &'a BTreeSet<ContainerId>,
     pub(super) probes: &'a Verdicts,
     pub(super) crash_loop: Backoff,
     pub(super) uptime: Duration,
@@ -49,21 +51,21 @@ fn crash_loop(pod: &Pod, node: Backoff) -> Backoff {
 /// Plans the wanted instance, when no other is alive.
 pub(super) fn plan_run(pod: &Pod, situation: &Situation<'_>, others: &[SandboxId]) -> Plan {
     let &Situation { observed, history, start_hooks, probes, uptime, .. } = situation;
-    let footing = sandbox::footing(pod, situation, others);
-    let ready = match &footing {
-        Footing::Ready(sandbox) => Some(&sandbox.id),
+    let sandbox_state = sandbox::sandbox_state(pod, situation, others);
+    let ready = match &sandbox_state {
+        SandboxState::Ready(sandbox) => Some(&sandbox.id),
         _ => None,
     };
     let round = Round::of(pod, observed);
     let crash_loop = crash_loop(pod, situation.crash_loop);
-    let lost = sandbox::lost(pod, situation, others);
+    let killed = sandbox::killed(pod, situation, others);
     let judge = Judge {
         pod,
         observed,
         history,
         start_hooks,
         probes,
-        lost: &lost,
+        killed: &killed,
         crash_loop,
         uptime,
         situation,
@@ -102,7 +104,7 @@ pub(super) fn plan_run(pod: &Pod, situation: &Situation<'_>, others: &[SandboxId
             }
         }
     }
-    if situation.record.has_completed(pod) {
+    if situation.checkpoint.has_completed(pod) {
         // Whatever became of its traces.
         (finished, needs) = (true, Needs::default());
     } else if let Some((left, waiting)) = judge.round.remaining(crash_loop, situation) {
@@ -110,33 +112,37 @@ pub(super) fn plan_run(pod: &Pod, situation: &Situation<'_>, others: &[SandboxId
         needs.wait(left);
         needs.waiting = pod.containers().map(|(_, spec)| (spec.name.clone(), waiting.clone())).collect();
     }
+    if let Some(failed) = situation.checkpoint.failed(pod) {
+        return plan_end(pod, situation, failed);
+    }
     match deadline::judge(pod, situation, finished) {
         Deadline::None => {}
         Deadline::In(left) => needs.wait(left),
-        Deadline::Passed => return end_overdue(pod, situation),
+        Deadline::Passed => return Plan { end: Some(deadline::exceeded()), ..Plan::default() },
     }
 
     let round_ends = ready.and_then(|sandbox| judge.round.plan_end(pod, situation, sandbox));
     // What still runs in a dead sandbox has no exit code yet to judge it by.
-    let settled = !matches!(footing, Footing::Unsettled(_));
+    let settled = !matches!(sandbox_state, SandboxState::StopFirst(_));
     let mut steps = Vec::new();
     let mut held_up = None;
     let mut go_on = |needs: &mut Needs<'_>, stopping: stop::Stopping| {
         steps.extend(stopping.steps);
         stopping.wake_in.into_iter().for_each(|left| needs.wait(left));
     };
-    match footing {
-        Footing::Unsettled(stopping) => go_on(&mut needs, stopping),
-        Footing::Ready(sandbox) if finished => {
+    match sandbox_state {
+        SandboxState::StopFirst(stopping) => go_on(&mut needs, stopping),
+        SandboxState::Ready(sandbox) if finished => {
             // Only sidecars can be left.
-            if let Quiet::Busy(stopping) = stop::plan_quiet(situation, |id, _| *id == sandbox.id) {
+            if let StopProgress::Busy(stopping) = stop::plan_stop_living(situation, |id, _| *id == sandbox.id)
+            {
                 go_on(&mut needs, stopping);
             }
         }
-        Footing::Ready(_) if let Some(stopping) = round_ends => go_on(&mut needs, stopping),
-        Footing::Ready(sandbox) => {
-            if !needs.ended.is_empty() {
-                let stopping = stop::plan_stops(situation, &needs.ended);
+        SandboxState::Ready(_) if let Some(stopping) = round_ends => go_on(&mut needs, stopping),
+        SandboxState::Ready(sandbox) => {
+            if !needs.stops.is_empty() {
+                let stopping = stop::plan_stops(situation, &needs.stops);
                 go_on(&mut needs, stopping);
             }
             for (container, found, attempt, crashes) in std::mem::take(&mut needs.starts) {
@@ -161,8 +167,8 @@ pub(super) fn plan_run(pod: &Pod, situation: &Situation<'_>, others: &[SandboxId
             }
         }
         // Somebody must be due before a sandbox is worth making.
-        Footing::Missing { .. } if finished || needs.starts.is_empty() && !needs.pulls => {}
-        Footing::Missing { attempt } => match situation.gate {
+        SandboxState::Missing { .. } if finished || needs.starts.is_empty() && !needs.pulls => {}
+        SandboxState::Missing { attempt } => match situation.gate {
             Gate::Shut { unmet, left } => needs.wait_for_pods(pod, observed, unmet, *left),
             Gate::Open(_) => {
                 // Also while it is tried once more.
@@ -178,17 +184,17 @@ pub(super) fn plan_run(pod: &Pod, situation: &Situation<'_>, others: &[SandboxId
             }
         },
     }
-    let outlook = if finished && settled { Outlook::Completed } else { Outlook::Lives };
+    let lifecycle = if finished && settled { PodLifecycle::Completed } else { PodLifecycle::Active };
     let Needs { wake_in, waiting, .. } = needs;
-    Plan { steps, wake_in, waiting, sandbox: held_up, init: passed, outlook, lost, ..Plan::default() }
+    Plan { steps, wake_in, waiting, sandbox: held_up, init: passed, lifecycle, killed, ..Plan::default() }
 }
 
-/// Ends an instance whose time is over. It counts as failed when nothing of it lives any more.
-fn end_overdue(pod: &Pod, situation: &Situation<'_>) -> Plan {
-    match stop::plan_quiet(situation, |_, uid| *uid == pod.uid) {
-        Quiet::Busy(stopping) => stopping.into(),
-        Quiet::Reached => {
-            Plan { failed: Some(deadline::exceeded()), outlook: Outlook::Completed, ..Plan::default() }
+/// Ends an instance before it is done. It counts as failed when nothing of it lives any more.
+pub(super) fn plan_end(pod: &Pod, situation: &Situation<'_>, failed: &Failed) -> Plan {
+    match stop::plan_stop_living(situation, |_, uid| *uid == pod.uid) {
+        StopProgress::Busy(stopping) => stopping.into(),
+        StopProgress::Done => {
+            Plan { failed: Some(failed.clone()), lifecycle: PodLifecycle::Completed, ..Plan::default() }
         }
     }
 }
@@ -217,7 +223,7 @@ impl Judge<'_> {
             return self.start(spec, next, crashes);
         }
         let outlives = outlives_sandbox(&self.pod.spec, spec);
-        let was_lost = outlives && self.lost.contains(&newest.id);
+        let was_killed = outlives && self.killed.contains(&newest.id);
         match (&newest.state, after) {
             (ContainerState::Running { .. }, _) if self.ready != Some(&newest.sandbox) => {
                 // Its sandbox died: it is being stopped, and its successor counts on from it.
@@ -234,7 +240,7 @@ impl Judge<'_> {
             },
             (ContainerState::Created, _) => self.start(spec, newest.attempt, newest.crashes),
             (_, Some(_)) if changed => self.start(spec, next, 0),
-            (_, Some((_, _, AfterExit::Stays))) if !was_lost => {
+            (_, Some((_, _, AfterExit::Stays))) if !was_killed => {
                 let is_spent = self.is_spent(spec, newest);
                 if is_spent { Need::Spent { attempt: next, crashes: newest.crashes } } else { Need::Done }
             }

@@ -64,17 +64,13 @@ pub(super) enum Deadline {
 
 /// Judges a pod; `finished` if all that it had to do is done.
 ///
-/// What is remembered of a pod that is over counts. Else, what ended after the deadline did not finish by itself: so a
-/// pod that was ended stays failed, and one that had finished stays finished, whenever it is looked at.
+/// What completed is over. Else, what ended after the deadline did not finish by itself: so one that had finished stays
+/// finished, whenever it is looked at.
 pub(super) fn judge(pod: &Pod, situation: &Situation<'_>, finished: bool) -> Deadline {
-    let &Situation { observed, record, now, uptime, .. } = situation;
+    let &Situation { observed, checkpoint, now, uptime, .. } = situation;
     let Some(seconds) = pod.spec.active_deadline_seconds else { return Deadline::None };
-    if let Some(over) = record.of(pod).filter(|_| record.has_completed(pod)) {
-        let failed = over.state.failed.as_ref().map(|failed| failed.reason);
-        return match failed {
-            Some(FailedReason::DeadlineExceeded) => Deadline::Passed,
-            None => Deadline::None,
-        };
+    if checkpoint.has_completed(pod) {
+        return Deadline::None;
     }
     let Some(activity) = situation.activity else { return Deadline::None };
     let limit = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());

@@ -1,6 +1,6 @@
 //! The end of one container, step by step: its preStop hook, its turn, the signal, all within one grace period.
 //!
-//! [`Endings`] is what the worker remembers of ends that have begun; nothing here acts. Times are those of a clock that
+//! [`Terminations`] is what the worker remembers of ends that have begun; nothing here acts. Times are those of a clock that
 //! never jumps. Invariant: a deadline moves only towards the present.
 
 use std::collections::BTreeMap;
@@ -19,13 +19,13 @@ const DEFAULT_GRACE: i64 = 30;
 
 /// The ends that have begun, by container.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Endings(BTreeMap<ContainerId, Ending>);
+pub(crate) struct Terminations(BTreeMap<ContainerId, TerminationProgress>);
 
 /// How far the end of one container is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Ending {
-    /// The newest wish that had its say about the deadline.
-    wish: u64,
+struct TerminationProgress {
+    /// The newest desired that had its say about the deadline.
+    desired: u64,
     /// When the grace period is over.
     deadline: Duration,
     pre_stop: PreStop,
@@ -52,15 +52,15 @@ pub(crate) struct StopContainer {
     pub name: String,
     /// When its grace period is over.
     pub deadline: Duration,
-    /// Why.
-    pub why: Why,
+    /// StopReason.
+    pub why: StopReason,
     /// What to do.
-    pub ask: Ask,
+    pub action: StopAction,
 }
 
-/// Why a container is to end.
+/// StopReason a container is to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum StopReason {
     /// It is not wanted, or not like this.
     NotWanted,
     /// A probe failed.
@@ -83,10 +83,10 @@ pub(crate) enum Role {
     Sidecar,
 }
 
-impl Why {
+impl StopReason {
     /// What there is to say about a container of this name: kubelet's words.
     pub(crate) fn message(self, container: &str) -> Option<String> {
-        let Why::Unhealthy { probe, policy, role } = self else { return None };
+        let StopReason::Unhealthy { probe, policy, role } = self else { return None };
         let (who, then) = match (role, policy) {
             (Role::Sidecar, _) => ("Init container", ""),
             (Role::Main, RestartPolicy::Never) => ("Container", ""),
@@ -98,7 +98,7 @@ impl Why {
 
 /// What is done about a container that is to end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Ask {
+pub(crate) enum StopAction {
     /// Run its preStop hook.
     PreStop {
         /// The hook.
@@ -130,7 +130,7 @@ pub(crate) enum Signalling {
     Sent,
 }
 
-impl Endings {
+impl Terminations {
     /// None has begun.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -141,10 +141,10 @@ impl Endings {
         self.0.contains_key(id)
     }
 
-    /// A newer wish may shorten what is left, to its own grace period from now; none lengthens it.
-    pub(crate) fn heed(&mut self, wish: u64, grace: Option<i64>, uptime: Duration) {
-        for ending in self.0.values_mut().filter(|ending| ending.wish != wish) {
-            ending.wish = wish;
+    /// A newer desired may shorten what is left, to its own grace period from now; none lengthens it.
+    pub(crate) fn shorten(&mut self, desired: u64, grace: Option<i64>, uptime: Duration) {
+        for ending in self.0.values_mut().filter(|ending| ending.desired != desired) {
+            ending.desired = desired;
             if let Some(grace) = grace {
                 ending.deadline = ending.deadline.min(uptime.saturating_add(seconds(grace)));
             }
@@ -152,17 +152,17 @@ impl Endings {
     }
 
     /// Notes what is being done about a container.
-    pub(crate) fn note(&mut self, stop: &StopContainer, wish: u64) {
-        let ending = self.0.entry(stop.id.clone()).or_insert(Ending {
-            wish,
+    pub(crate) fn note(&mut self, stop: &StopContainer, desired: u64) {
+        let ending = self.0.entry(stop.id.clone()).or_insert(TerminationProgress {
+            desired,
             deadline: stop.deadline,
             pre_stop: PreStop::Due,
             told: None,
         });
-        match stop.ask {
-            Ask::PreStop { .. } => ending.pre_stop = PreStop::Running,
-            Ask::Wait => {}
-            Ask::End { .. } => {
+        match stop.action {
+            StopAction::PreStop { .. } => ending.pre_stop = PreStop::Running,
+            StopAction::Wait => {}
+            StopAction::End { .. } => {
                 ending.pre_stop = PreStop::Over;
                 ending.told = Some(stop.deadline);
             }
@@ -205,12 +205,12 @@ impl Endings {
         let deadline = begun.map_or_else(|| uptime.saturating_add(seconds(grace)), |e| e.deadline);
         let left = deadline.saturating_sub(uptime);
         let (pre_stop, told) = begun.map_or((PreStop::Due, None), |e| (e.pre_stop, e.told));
-        let stop = |ask| StopContainer {
+        let stop = |action| StopContainer {
             id: container.id.clone(),
             name: container.name.clone(),
             deadline,
             why,
-            ask,
+            action,
         };
         if told.is_some_and(|by| by <= deadline) {
             // The runtime is at it, and says when it is done.
@@ -220,14 +220,15 @@ impl Endings {
             let runs = matches!(container.state, ContainerState::Running { .. });
             match (pre_stop, &container.pre_stop) {
                 (PreStop::Due, Some(hook)) if runs => {
-                    let ask = Ask::PreStop { hook: hook.clone(), pod_ip: pod_ip.cloned(), within: left };
-                    return (Some(stop(ask)), Some(left));
+                    let action =
+                        StopAction::PreStop { hook: hook.clone(), pod_ip: pod_ip.cloned(), within: left };
+                    return (Some(stop(action)), Some(left));
                 }
                 (PreStop::Running, _) => return (None, Some(left)),
                 _ => {}
             }
             if turn == Turn::Later {
-                return (begun.is_none().then(|| stop(Ask::Wait)), Some(left));
+                return (begun.is_none().then(|| stop(StopAction::Wait)), Some(left));
             }
         }
         let signal = match (container.stop_signal, told) {
@@ -237,7 +238,7 @@ impl Endings {
         };
         // A second that has begun counts in full, as kubelet counts.
         let grace = left.as_secs() + u64::from(left.subsec_nanos() > 0);
-        (Some(stop(Ask::End { grace: grace.max(LEAST_GRACE), signal })), None)
+        (Some(stop(StopAction::End { grace: grace.max(LEAST_GRACE), signal })), None)
     }
 }
 
@@ -255,14 +256,14 @@ pub(super) struct Stop<'a> {
     pub(super) container: &'a Container,
     /// Seconds.
     pub(super) grace: i64,
-    /// Why.
-    pub(super) why: Why,
+    /// StopReason.
+    pub(super) why: StopReason,
 }
 
 impl<'a> Stop<'a> {
     /// With the grace period that it was created with.
     pub(super) fn own(container: &'a Container) -> Self {
-        Self { container, grace: container.grace.unwrap_or(DEFAULT_GRACE), why: Why::NotWanted }
+        Self { container, grace: container.grace.unwrap_or(DEFAULT_GRACE), why: StopReason::NotWanted }
     }
 
     /// For a probe that failed, with the probe's grace period if it has one.
@@ -274,7 +275,7 @@ impl<'a> Stop<'a> {
     ) -> Self {
         let own = Self::own(container);
         let role = if container.sidecar.is_some() { Role::Sidecar } else { Role::Main };
-        Self { grace: grace.unwrap_or(own.grace), why: Why::Unhealthy { probe, policy, role }, ..own }
+        Self { grace: grace.unwrap_or(own.grace), why: StopReason::Unhealthy { probe, policy, role }, ..own }
     }
 }
 

@@ -46,7 +46,7 @@ pub(super) struct Needs<'a> {
     /// The image of one that is to start is being pulled.
     pub(super) pulls: bool,
     /// These are to end.
-    pub(super) ended: Vec<Stop<'a>>,
+    pub(super) stops: Vec<Stop<'a>>,
     pub(super) wake_in: Option<Duration>,
     pub(super) waiting: BTreeMap<String, Waiting>,
 }
@@ -65,7 +65,7 @@ impl<'a> Needs<'a> {
                 self.waiting.extend(waiting.map(|waiting| (name.to_owned(), waiting)));
             }
             Need::Start { attempt, crashes } => self.starts.push((which, found, attempt, crashes)),
-            Need::Replace => self.ended.extend(found.first().map(|c| Stop::own(c))),
+            Need::Replace => self.stops.extend(found.first().map(|c| Stop::own(c))),
             Need::Starting => {
                 let waiting =
                     Waiting { reason: "ContainerCreating".into(), message: "the postStart hook runs".into() };
@@ -73,10 +73,10 @@ impl<'a> Needs<'a> {
             }
             Need::Fail(waiting) => {
                 self.waiting.insert(name.to_owned(), waiting);
-                self.ended.extend(found.first().map(|c| Stop::own(c)));
+                self.stops.extend(found.first().map(|c| Stop::own(c)));
             }
             Need::Unhealthy { probe, policy, grace } => {
-                self.ended.extend(found.first().map(|c| Stop::unhealthy(c, probe, policy, grace)));
+                self.stops.extend(found.first().map(|c| Stop::unhealthy(c, probe, policy, grace)));
             }
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::ending::Stop;
-use super::stop::{self, Quiet, Stopping};
+use super::stop::{self, StopProgress, Stopping};
 use super::{History, Situation, Step};
 use crate::pod::observed::{Container, Observed, Sandbox};
 use crate::pod::restart::RestartPolicy;
@@ -47,25 +47,29 @@ impl MadeSandbox {
 
 /// The sandbox situation of the wanted instance.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Footing<'a> {
+pub(super) enum SandboxState<'a> {
     /// This one is ready, and the only one that is.
     Ready(&'a Sandbox),
     /// One must be made, as this attempt.
     Missing { attempt: u32 },
     /// These must be stopped first: a dead one's containers and network, or a second one.
-    Unsettled(Stopping),
+    StopFirst(Stopping),
 }
 
 /// Finds the sandbox to run in. `others` are the sandboxes of other instances, with the same UID or not.
-pub(super) fn footing<'a>(pod: &Pod, situation: &Situation<'a>, others: &[SandboxId]) -> Footing<'a> {
+pub(super) fn sandbox_state<'a>(
+    pod: &Pod,
+    situation: &Situation<'a>,
+    others: &[SandboxId],
+) -> SandboxState<'a> {
     let observed = situation.observed;
     let current = current(pod, observed, others);
-    let lost = |sandbox: &SandboxId| current.is_none_or(|s| s.id != *sandbox);
-    let settle = stop::plan_quiet(situation, |sandbox, uid| {
-        *uid == pod.uid && !others.contains(sandbox) && lost(sandbox)
+    let is_not_current = |sandbox: &SandboxId| current.is_none_or(|s| s.id != *sandbox);
+    let settle = stop::plan_stop_living(situation, |sandbox, uid| {
+        *uid == pod.uid && !others.contains(sandbox) && is_not_current(sandbox)
     });
-    if let Quiet::Busy(stopping) = settle {
-        return Footing::Unsettled(stopping);
+    if let StopProgress::Busy(stopping) = settle {
+        return SandboxState::StopFirst(stopping);
     }
     // Of one name only the newest may live; one that the manifest does not name may not.
     let is_newest = |c: &Container| {
@@ -75,12 +79,12 @@ pub(super) fn footing<'a>(pod: &Pod, situation: &Situation<'a>, others: &[Sandbo
     let strays = observed.own(pod).filter(|c| c.is_alive() && !is_newest(c));
     let strays: Vec<_> = strays.map(Stop::own).collect();
     if !strays.is_empty() {
-        return Footing::Unsettled(stop::plan_stops(situation, &strays));
+        return SandboxState::StopFirst(stop::plan_stops(situation, &strays));
     }
     match current {
-        Some(sandbox) => Footing::Ready(sandbox),
+        Some(sandbox) => SandboxState::Ready(sandbox),
         // The attempt counts every sandbox of the UID: the runtime reserves the name of each.
-        None => Footing::Missing {
+        None => SandboxState::Missing {
             attempt: observed.newest_sandbox(&pod.uid).map_or(0, |s| s.attempt.saturating_add(1)),
         },
     }
@@ -88,14 +92,16 @@ pub(super) fn footing<'a>(pod: &Pod, situation: &Situation<'a>, others: &[Sandbo
 
 /// The containers whose sandbox is not the one to run in, since when they still ran, and those that are ended for a probe:
 /// what is remembered, and what is found.
-pub(super) fn lost(pod: &Pod, situation: &Situation<'_>, others: &[SandboxId]) -> BTreeSet<ContainerId> {
+pub(super) fn killed(pod: &Pod, situation: &Situation<'_>, others: &[SandboxId]) -> BTreeSet<ContainerId> {
     let current = current(pod, situation.observed, others);
     let own = situation.observed.own(pod);
-    let is_lost = |c: &&Container| {
+    let is_killed = |c: &&Container| {
         let strands = c.is_alive() && current.is_none_or(|sandbox| sandbox.id != c.sandbox);
-        strands || is_unhealthy(pod, c, situation.probes) || situation.record.lost.contains(&c.id)
+        strands
+            || is_unhealthy(pod, c, situation.probes)
+            || situation.checkpoint.killed_containers.contains(&c.id)
     };
-    own.filter(is_lost).map(|c| c.id.clone()).collect()
+    own.filter(is_killed).map(|c| c.id.clone()).collect()
 }
 
 /// It is ended for a probe, or was, and its policy wants it back.

@@ -1,4 +1,4 @@
-//! Endings: quiet what is alive, then remove what is dead.
+//! Terminations: quiet what is alive, then remove what is dead.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use crate::pod::{PodUid, SandboxId};
 
 /// Whether something is still alive.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Quiet {
+pub(super) enum StopProgress {
     /// Nothing is.
-    Reached,
+    Done,
     /// These steps lead there; with none, what was begun is to be awaited.
     Busy(Stopping),
 }
@@ -27,16 +27,19 @@ pub(super) struct Stopping {
 }
 
 /// Stops the living containers of the chosen instances, then their sandboxes; removes nothing.
-pub(super) fn plan_quiet(situation: &Situation<'_>, chosen: impl Fn(&SandboxId, &PodUid) -> bool) -> Quiet {
+pub(super) fn plan_stop_living(
+    situation: &Situation<'_>,
+    chosen: impl Fn(&SandboxId, &PodUid) -> bool,
+) -> StopProgress {
     let observed = situation.observed;
     let alive = observed.containers.iter().filter(|c| chosen(&c.sandbox, &c.uid) && c.is_alive());
     let alive: Vec<_> = alive.map(Stop::own).collect();
     if !alive.is_empty() {
-        return Quiet::Busy(plan_stops(situation, &alive));
+        return StopProgress::Busy(plan_stops(situation, &alive));
     }
     let ready = observed.sandboxes.iter().filter(|s| s.ready && chosen(&s.id, &s.uid));
     let steps: Vec<_> = ready.map(|s| Step::StopSandbox(s.id.clone())).collect();
-    if steps.is_empty() { Quiet::Reached } else { Quiet::Busy(Stopping { steps, wake_in: None }) }
+    if steps.is_empty() { StopProgress::Done } else { StopProgress::Busy(Stopping { steps, wake_in: None }) }
 }
 
 /// Ends containers: the others all at once, then the sidecars one by one, the last one started first. Their hooks run
@@ -45,6 +48,9 @@ pub(super) fn plan_stops(situation: &Situation<'_>, alive: &[Stop<'_>]) -> Stopp
     let mut stopping = Stopping::default();
     let mut stops = Vec::new();
     for stop in alive {
+        // Whoever wants the end may allow less than a container's own grace period.
+        let stop =
+            &Stop { grace: situation.want.grace().map_or(stop.grace, |most| stop.grace.min(most)), ..*stop };
         let container = stop.container;
         let goes_first = |other: &Container| match (other.sidecar, container.sidecar) {
             (None, Some(_)) => true,
@@ -56,7 +62,7 @@ pub(super) fn plan_stops(situation: &Situation<'_>, alive: &[Stop<'_>]) -> Stopp
         let turn = if waits { Turn::Later } else { Turn::Now };
         let sandbox = situation.observed.sandboxes.iter().find(|s| s.id == container.sandbox);
         let pod_ip = sandbox.and_then(|s| s.ips.first());
-        let (next, look) = situation.endings.next(*stop, pod_ip, turn, situation.uptime);
+        let (next, look) = situation.terminations.next(*stop, pod_ip, turn, situation.uptime);
         stops.extend(next);
         stopping.wake_in = [stopping.wake_in, look].into_iter().flatten().min();
     }

@@ -81,12 +81,12 @@ fn planned(want: &Want, observed: &Observed, history: &History, now: Timestamp) 
 }
 
 fn plan_gated(want: &Want, observed: &Observed, history: &History, gate: &Gate, now: Timestamp) -> Plan {
-    plan_with(want, observed, history, gate, &Record::default(), now)
+    plan_with(want, observed, history, gate, &Checkpoint::default(), now)
 }
 
 /// Plans with what is remembered.
-fn plan_remembering(want: &Want, observed: &Observed, record: &Record, now: i64) -> Plan {
-    plan_with(want, observed, &History::default(), &Gate::Open(Opened::InOrder), record, at(now))
+fn plan_remembering(want: &Want, observed: &Observed, checkpoint: &Checkpoint, now: i64) -> Plan {
+    plan_with(want, observed, &History::default(), &Gate::Open(Opened::InOrder), checkpoint, at(now))
 }
 
 fn plan_with(
@@ -94,22 +94,22 @@ fn plan_with(
     observed: &Observed,
     history: &History,
     gate: &Gate,
-    record: &Record,
+    checkpoint: &Checkpoint,
     now: Timestamp,
 ) -> Plan {
     let calm = Calm::default();
     let uptime = secs(u64::try_from(now.as_second()).unwrap());
-    plan_pod(&Situation { history, gate, record, now, uptime, ..calm.situation(want, observed) })
+    plan_pod(&Situation { history, gate, checkpoint, now, uptime, ..calm.situation(want, observed) })
 }
 
 /// A past and surroundings in which nothing happened.
 struct Calm {
     history: History,
     gate: Gate,
-    record: Record,
+    checkpoint: Checkpoint,
     start_hooks: BTreeMap<ContainerId, StartHook>,
     probes: Verdicts,
-    endings: Endings,
+    terminations: Terminations,
     exits: BTreeMap<ContainerId, Since>,
 }
 
@@ -118,10 +118,10 @@ impl Default for Calm {
         Self {
             history: History::default(),
             gate: Gate::Open(Opened::InOrder),
-            record: Record::default(),
+            checkpoint: Checkpoint::default(),
             start_hooks: BTreeMap::new(),
             probes: Verdicts::default(),
-            endings: Endings::default(),
+            terminations: Terminations::default(),
             exits: BTreeMap::new(),
         }
     }
@@ -134,10 +134,10 @@ impl Calm {
             observed,
             history: &self.history,
             gate: &self.gate,
-            record: &self.record,
+            checkpoint: &self.checkpoint,
             start_hooks: &self.start_hooks,
             probes: &self.probes,
-            endings: &self.endings,
+            terminations: &self.terminations,
             exits: &self.exits,
             activity: None,
             crash_loop: CRASH,
@@ -149,12 +149,14 @@ impl Calm {
 
 /// What is asked of a container, in short words.
 fn ask(stop: &StopContainer) -> String {
-    match &stop.ask {
-        Ask::PreStop { within, .. } => format!("{}:hook@{}", stop.id, within.as_secs()),
-        Ask::Wait => format!("{}:wait", stop.id),
-        Ask::End { grace, signal: Signalling::Runtime } => format!("{}@{grace}", stop.id),
-        Ask::End { grace, signal: Signalling::Send(signal) } => format!("{}@{grace} by {signal}", stop.id),
-        Ask::End { grace, signal: Signalling::Sent } => format!("{}@{grace} again", stop.id),
+    match &stop.action {
+        StopAction::PreStop { within, .. } => format!("{}:hook@{}", stop.id, within.as_secs()),
+        StopAction::Wait => format!("{}:wait", stop.id),
+        StopAction::End { grace, signal: Signalling::Runtime } => format!("{}@{grace}", stop.id),
+        StopAction::End { grace, signal: Signalling::Send(signal) } => {
+            format!("{}@{grace} by {signal}", stop.id)
+        }
+        StopAction::End { grace, signal: Signalling::Sent } => format!("{}@{grace} again", stop.id),
     }
 }
 
@@ -196,12 +198,12 @@ fn a_stop_ends_everything_and_starts_nothing() {
             Container { grace: None, ..container("a", 0, "side", 0, ContainerState::Unknown) },
         ],
     };
-    let plan = planned(&Want::Stop, &observed, &History::default(), at(100));
+    let plan = planned(&Want::Stop { grace: None }, &observed, &History::default(), at(100));
     assert_eq!(words(&plan), ["stop a-main-0@7 a-side-0@30"]);
     for container in &mut observed.containers {
         container.state = exited(0, 99);
     }
-    let plan = planned(&Want::Stop, &observed, &History::default(), at(100));
+    let plan = planned(&Want::Stop { grace: None }, &observed, &History::default(), at(100));
     assert_eq!(
         words(&plan),
         [
@@ -216,7 +218,10 @@ fn a_stop_ends_everything_and_starts_nothing() {
             "rm-sandbox b-s0"
         ]
     );
-    assert_eq!(planned(&Want::Stop, &Observed::default(), &History::default(), at(100)), Plan::default());
+    assert_eq!(
+        planned(&Want::Stop { grace: None }, &Observed::default(), &History::default(), at(100)),
+        Plan::default()
+    );
 }
 
 #[test]

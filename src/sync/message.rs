@@ -45,11 +45,11 @@ pub(crate) enum Report {
         /// Its sandbox is up.
         running: bool,
     },
-    /// The wish to stop is fulfilled, nothing is left.
+    /// The desired to stop is fulfilled, nothing is left.
     Gone {
         /// The worker's pod.
         pod: PodName,
-        /// The wish to stop that was fulfilled.
+        /// The desired to stop that was fulfilled.
         number: u64,
     },
 }

@@ -16,7 +16,7 @@ use super::node_list::{Fingerprint, NodeList, Seen, diff_listed};
 use super::view::{PodView, RuntimeState, Verdict, View};
 use crate::plan::checkpoint::Remembered;
 use crate::plan::order::{self, Lack};
-use crate::plan::{Want, Wish};
+use crate::plan::{Desired, Want};
 use crate::pod::priority::priority;
 use crate::pod::state::{Phase, PodState};
 use crate::pod::{ContainerId, Pod, PodName, Source};
@@ -24,8 +24,8 @@ use crate::pod::{ContainerId, Pod, PodName, Source};
 /// What the loop wants done.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Command {
-    /// Tell the pod's worker the whole wish; start the worker if there is none.
-    Tell(PodName, Wish),
+    /// Tell the pod's worker the whole desired; start the worker if there is none.
+    Tell(PodName, Desired),
     /// The pod's worker may end.
     Dismiss(PodName),
 }
@@ -35,7 +35,7 @@ pub(crate) enum Command {
 pub(crate) struct SyncLoop {
     config: PodConfig,
     workers: BTreeMap<PodName, Worker>,
-    /// Those whose wish waits for other pods.
+    /// Those whose desired waits for other pods.
     held: BTreeSet<PodName>,
     listed: Option<NodeList>,
     runtime: RuntimeState,
@@ -44,7 +44,7 @@ pub(crate) struct SyncLoop {
     /// Those of them that the sources do not know of.
     refusals: Vec<Verdict>,
     /// Wishes so far.
-    wishes: u64,
+    generations: u64,
     /// What an earlier agent remembered of pods that no worker has looked at yet.
     remembered: BTreeMap<PodName, Remembered>,
     /// Pods that may look other than they were last shown.
@@ -54,7 +54,7 @@ pub(crate) struct SyncLoop {
 /// What the loop knows of one worker.
 #[derive(Debug)]
 struct Worker {
-    wish: Wish,
+    desired: Desired,
     /// The newest instance, for the view while it ends. Unknown for one that an earlier agent left.
     pod: Option<Arc<Pod>>,
     state: Option<Arc<PodState>>,
@@ -83,7 +83,7 @@ impl SyncLoop {
             runtime: RuntimeState::Unknown,
             verdicts: Arc::default(),
             refusals: Vec::new(),
-            wishes: 0,
+            generations: 0,
             remembered: BTreeMap::new(),
             changed: BTreeSet::new(),
         }
@@ -137,8 +137,10 @@ impl SyncLoop {
         let mut told = BTreeSet::new();
         for update in self.config.apply(snapshot) {
             told.insert(match update {
-                PodUpdate::Add(pod) | PodUpdate::Update(pod) => self.wish(pod.name.clone(), Want::Run(pod)),
-                PodUpdate::Remove(name) => self.wish(name, Want::Stop),
+                PodUpdate::Add(pod) | PodUpdate::Update(pod) => {
+                    self.set_desired(pod.name.clone(), Want::Run(pod))
+                }
+                PodUpdate::Remove(name) => self.set_desired(name, Want::Stop { grace: None }),
             });
         }
         self.verdicts = self.config.verdicts().into();
@@ -194,8 +196,8 @@ impl SyncLoop {
                 }
             }
             Report::Gone { pod, number } => {
-                // A wish that crossed the report keeps the worker, whatever it is.
-                if self.workers.get(&pod).is_some_and(|worker| worker.wish.number == number) {
+                // A desired that crossed the report keeps the worker, whatever it is.
+                if self.workers.get(&pod).is_some_and(|worker| worker.desired.generation == number) {
                     self.workers.remove(&pod);
                     self.changed.insert(pod.clone());
                     self.held.remove(&pod);
@@ -217,9 +219,9 @@ impl SyncLoop {
         let Some(list) = &self.listed else { return Vec::new() };
         let is_over = |source| source != Source::Api && self.config.is_settled(source);
         let held = list.iter().filter(|(_, listed)| listed.source.is_some_and(is_over));
-        // A record without an instance is worth nothing once the runtime holds nothing of the pod.
+        // A checkpoint without an instance is worth nothing once the runtime holds nothing of the pod.
         let forgotten = |past: &Remembered| {
-            let last = past.record.instance.as_ref();
+            let last = past.checkpoint.instance.as_ref();
             last.is_none_or(|last| is_over(last.source))
         };
         let remembered =
@@ -231,7 +233,8 @@ impl SyncLoop {
             .filter(|name| !self.workers.contains_key(name) && !is_wanted(name))
             .cloned()
             .collect();
-        let orphans: Vec<_> = orphans.into_iter().map(|name| self.wish(name, Want::Stop)).collect();
+        let orphans: Vec<_> =
+            orphans.into_iter().map(|name| self.set_desired(name, Want::Stop { grace: None })).collect();
         orphans.iter().filter_map(|name| self.tell(name)).collect()
     }
 
@@ -249,12 +252,13 @@ impl SyncLoop {
             .collect()
     }
 
-    /// Looks anew at those who wait, and names those whose wait has changed. A wish that waits for nobody never waits
+    /// Looks anew at those who wait, and names those whose wait has changed. A desired that waits for nobody never waits
     /// again: its pod may run by now.
     fn review_held(&mut self) -> Vec<PodName> {
         let mut changed = Vec::new();
         for name in std::mem::take(&mut self.held) {
-            let Some(Worker { wish: Wish { want: Want::Run(pod), unmet, .. }, .. }) = self.workers.get(&name)
+            let Some(Worker { desired: Desired { want: Want::Run(pod), blocked_on, .. }, .. }) =
+                self.workers.get(&name)
             else {
                 continue;
             };
@@ -262,10 +266,10 @@ impl SyncLoop {
             if !now.is_empty() {
                 self.held.insert(name.clone());
             }
-            if now != *unmet
+            if now != *blocked_on
                 && let Some(worker) = self.workers.get_mut(&name)
             {
-                worker.wish.unmet = now;
+                worker.desired.blocked_on = now;
                 changed.push(name);
             }
         }
@@ -287,11 +291,11 @@ impl SyncLoop {
         }
     }
 
-    /// The newest wish for a pod, for its worker. None while the UID of the instance is another name's, which ends: both
+    /// The newest desired for a pod, for its worker. None while the UID of the instance is another name's, which ends: both
     /// would live in the same directories.
     fn tell(&mut self, name: &PodName) -> Option<Command> {
         let worker = self.workers.get(name)?;
-        if let Want::Run(pod) = &worker.wish.want
+        if let Want::Run(pod) = &worker.desired.want
             && !worker.told
             && self.uid_is_taken(pod)
         {
@@ -299,7 +303,7 @@ impl SyncLoop {
         }
         let worker = self.workers.get_mut(name)?;
         worker.told = true;
-        Some(Command::Tell(name.clone(), worker.wish.clone()))
+        Some(Command::Tell(name.clone(), worker.desired.clone()))
     }
 
     /// Something of another name with the pod's UID may be left. Only a UID that a manifest fixes can move to another name.
@@ -313,7 +317,7 @@ impl SyncLoop {
         };
         let held = list.iter().filter(|(_, listed)| listed.uids.contains(&pod.uid)).map(|(name, _)| name);
         let remembered = self.remembered.iter().filter(|(_, past)| {
-            past.record.instance.as_ref().is_some_and(|instance| instance.uid == pod.uid)
+            past.checkpoint.instance.as_ref().is_some_and(|instance| instance.uid == pod.uid)
         });
         let workers = self.workers.iter().filter(|(_, worker)| {
             worker.told && worker.pod.as_ref().is_some_and(|other| other.uid == pod.uid)
@@ -329,23 +333,23 @@ impl SyncLoop {
         waiting.iter().filter_map(|name| self.tell(name)).collect()
     }
 
-    /// Notes a wish, which is still to be told.
-    fn wish(&mut self, name: PodName, want: Want) -> PodName {
-        self.wishes += 1;
+    /// Notes a desired, which is still to be told.
+    fn set_desired(&mut self, name: PodName, want: Want) -> PodName {
+        self.generations += 1;
         self.changed.insert(name.clone());
-        let wish = Wish { number: self.wishes, want, unmet: Vec::new() };
+        let desired = Desired { generation: self.generations, want, blocked_on: Vec::new() };
         let remembered = self.remembered.remove(&name);
         let worker = self.workers.entry(name.clone()).or_insert_with(|| Worker {
-            wish: wish.clone(),
+            desired: desired.clone(),
             pod: None,
             state: None,
             seen: Fingerprint::new(),
             running: false,
             told: false,
         });
-        worker.wish = wish.clone();
+        worker.desired = desired.clone();
         worker.told = false;
-        if let Want::Run(pod) = &wish.want {
+        if let Want::Run(pod) = &desired.want {
             worker.pod = Some(pod.clone());
             // Until its worker has looked, the last that was known of the instance stands.
             worker.state = remembered.and_then(|past| past.state(pod));
@@ -358,7 +362,8 @@ impl SyncLoop {
 /// The priority of the pod that is to run; what ends makes room, and waits for nobody.
 fn urgency(command: &Command) -> i32 {
     match command {
-        Command::Tell(_, Wish { want: Want::Run(pod), .. }) => priority(&pod.spec),
-        Command::Tell(_, Wish { want: Want::Stop, .. }) | Command::Dismiss(_) => i32::MAX,
+        Command::Tell(_, Desired { want: Want::Run(pod), .. }) => priority(&pod.spec),
+        Command::Tell(_, Desired { want: Want::Stop { .. } | Want::End { .. }, .. })
+        | Command::Dismiss(_) => i32::MAX,
     }
 }

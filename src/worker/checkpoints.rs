@@ -12,12 +12,12 @@ use crate::host::Dirs;
 use crate::host::boot::boot_id;
 use crate::host::state::{Durability, StateError, Store};
 use crate::plan::PullRecord;
-use crate::plan::checkpoint::{Age, Record, Remembered};
+use crate::plan::checkpoint::{Age, Checkpoint, Remembered};
 use crate::pod::{PodName, PodUid};
 use crate::runtime::Answer;
 use crate::text::chain;
 
-/// File systems take names of 255 bytes; the rest is for endings.
+/// File systems take names of 255 bytes; the rest is for terminations.
 const MAX_FILE_NAME: usize = 240;
 
 /// Where workers keep what must outlive the agent. A simulation has a disk of its own.
@@ -26,7 +26,7 @@ pub(crate) trait Checkpoints: Debug + Send + Sync {
     fn write<'a>(
         &'a self,
         pod: &'a PodName,
-        record: &'a Record,
+        checkpoint: &'a Checkpoint,
         durability: Durability,
     ) -> Answer<'a, Result<(), StateError>>;
 
@@ -68,7 +68,7 @@ struct CheckpointFile {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pod: Option<(String, String)>,
     #[serde(flatten)]
-    record: Record,
+    checkpoint: Checkpoint,
 }
 
 impl DiskCheckpoints {
@@ -91,10 +91,10 @@ impl DiskCheckpoints {
                 None
             });
             let mut pod = PodName::new(namespace, name);
-            let remembered = kept.map(|CheckpointFile { boot, pod: named, record }| {
+            let remembered = kept.map(|CheckpointFile { boot, pod: named, checkpoint }| {
                 named.into_iter().for_each(|(namespace, name)| pod = PodName::new(&namespace, &name));
                 let age = if boot == self.boot && !boot.is_empty() { Age::ThisBoot } else { Age::Earlier };
-                Remembered { record, age }
+                Remembered { checkpoint, age }
             });
             Some((pod, remembered.unwrap_or_default()))
         });
@@ -110,12 +110,12 @@ impl Checkpoints for DiskCheckpoints {
     fn write<'a>(
         &'a self,
         pod: &'a PodName,
-        record: &'a Record,
+        checkpoint: &'a Checkpoint,
         durability: Durability,
     ) -> Answer<'a, Result<(), StateError>> {
         let (store, name) = (self.store.clone(), file_name(pod));
         let pod = (name != plain_file_name(pod)).then(|| (pod.namespace.clone(), pod.name.clone()));
-        let file = CheckpointFile { boot: self.boot.clone(), pod, record: record.clone() };
+        let file = CheckpointFile { boot: self.boot.clone(), pod, checkpoint: checkpoint.clone() };
         Box::pin(smol::unblock(move || store.write(&name, &file, durability)))
     }
 
@@ -182,10 +182,10 @@ mod tests {
             DiskCheckpoints::new(root.path(), Dirs::new(root.path().into(), root.path().into()));
         let names =
             ["a", "b"].map(|last| PodName::new(&"n".repeat(63), &format!("{}{last}", "p".repeat(252))));
-        let mut record = Record::default();
-        record.note(&pod("p", "u"), Life::Completed, Default::default());
+        let mut checkpoint = Checkpoint::default();
+        checkpoint.note(&pod("p", "u"), Life::Completed, Default::default());
         for name in &names {
-            smol::block_on(checkpoints.write(name, &record, Durability::Process)).unwrap();
+            smol::block_on(checkpoints.write(name, &checkpoint, Durability::Process)).unwrap();
         }
         assert_eq!(checkpoints.read_all().into_keys().collect::<Vec<_>>(), names);
         for name in &names {
@@ -201,14 +201,14 @@ mod tests {
         let checkpoints = DiskCheckpoints::new(root.path(), dirs);
         assert!(checkpoints.read_all().is_empty());
         let (good, bad) = (PodName::new("default", "good-node1"), PodName::new("kube-system", "bad"));
-        let mut record = Record::default();
-        record.note(&pod("good-node1", "u"), Life::Completed, Default::default());
+        let mut checkpoint = Checkpoint::default();
+        checkpoint.note(&pod("good-node1", "u"), Life::Completed, Default::default());
         for name in [&good, &bad] {
-            smol::block_on(checkpoints.write(name, &record, Durability::Process)).unwrap();
+            smol::block_on(checkpoints.write(name, &checkpoint, Durability::Process)).unwrap();
         }
         fs::write(root.path().join("rkubelet/pods/kube-system_bad.json"), "{\"instance\"").unwrap();
         fs::write(root.path().join("rkubelet/pods/strange.json"), "{}").unwrap();
-        let whole = Remembered { record, age: Age::ThisBoot };
+        let whole = Remembered { checkpoint, age: Age::ThisBoot };
         let expect = BTreeMap::from([(good.clone(), whole), (bad.clone(), Remembered::default())]);
         assert_eq!(checkpoints.read_all(), expect);
         let rebooted = DiskCheckpoints { boot: "another".into(), ..checkpoints.clone() };

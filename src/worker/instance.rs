@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::plan::order::Gate;
 use crate::plan::{Activity, History, PullFailure, Want};
 use crate::pod::Pod;
-use crate::pod::state::PodState;
+use crate::pod::state::{Failed, PodState};
 
 /// One version of one instance, from when it was first wanted.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub(super) struct Instance {
     pub(super) wanted_since: Duration,
     /// Since when it is at work, if it is.
     pub(super) activity: Option<Activity>,
+    /// It is to end as Failed for a reason of its own: its deadline.
+    pub(super) end: Option<Failed>,
     /// Its state as last computed.
     pub(super) state: Option<Arc<PodState>>,
     /// Images that were pulled for containers still to be created, by container name.
@@ -42,6 +44,7 @@ impl Instance {
             gate: None,
             wanted_since: uptime,
             activity: None,
+            end: None,
             state,
             pulled: BTreeMap::new(),
             prepared: false,
@@ -61,6 +64,6 @@ impl Instance {
 
     /// It is the version that is wanted, and was so before.
     pub(super) fn is_wanted_by(&self, want: &Want) -> bool {
-        matches!(want, Want::Run(pod) if self.wanted && self.pod.same_as(pod))
+        self.wanted && want.pod().is_some_and(|pod| self.pod.same_as(pod))
     }
 }

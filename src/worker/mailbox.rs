@@ -2,7 +2,7 @@
 
 use async_channel::Receiver;
 
-use crate::plan::Wish;
+use crate::plan::Desired;
 
 /// Nobody will send any more.
 #[derive(Debug)]
@@ -11,14 +11,14 @@ pub(super) struct Closed;
 /// A mailbox that can be looked into while something else goes on.
 #[derive(Debug)]
 pub(super) struct Mailbox {
-    inbox: Receiver<Wish>,
+    inbox: Receiver<Desired>,
     /// Received while waiting for something else.
-    held: Option<Wish>,
+    held: Option<Desired>,
 }
 
 impl Mailbox {
     /// A mailbox that nothing was taken from yet.
-    pub(super) fn new(inbox: Receiver<Wish>) -> Self {
+    pub(super) fn new(inbox: Receiver<Desired>) -> Self {
         Self { inbox, held: None }
     }
 
@@ -27,34 +27,34 @@ impl Mailbox {
         self.inbox.is_closed()
     }
 
-    /// The newest wish, if one has come.
-    pub(super) fn take(&mut self) -> Option<Wish> {
+    /// The newest desired, if one has come.
+    pub(super) fn take(&mut self) -> Option<Desired> {
         self.inbox.try_recv().ok().or_else(|| self.held.take()).inspect(|_| self.held = None)
     }
 
-    /// Waits for a wish; `None` when the worker is dismissed, whatever was sent before.
-    pub(super) async fn next(&mut self) -> Option<Wish> {
+    /// Waits for a desired; `None` when the worker is dismissed, whatever was sent before.
+    pub(super) async fn next(&mut self) -> Option<Desired> {
         let next = match self.take() {
-            Some(wish) => Some(wish),
+            Some(desired) => Some(desired),
             None => self.inbox.recv().await.ok(),
         };
         next.filter(|_| !self.is_closed())
     }
 
     /// As [`Mailbox::next`], in the form that a race with a timer wants.
-    pub(super) async fn receive(&mut self) -> Result<Option<Wish>, Closed> {
+    pub(super) async fn receive(&mut self) -> Result<Option<Desired>, Closed> {
         self.next().await.map(Some).ok_or(Closed)
     }
 
-    /// A wish for something else has come.
-    pub(super) fn has_other_than(&mut self, wish: &Wish) -> bool {
+    /// A desired for something else has come.
+    pub(super) fn has_other_than(&mut self, desired: &Desired) -> bool {
         self.held = self.take();
-        self.held.as_ref().is_some_and(|held| !held.want.same_as(&wish.want))
+        self.held.as_ref().is_some_and(|held| !held.want.same_as(&desired.want))
     }
 
-    /// Waits until a wish for something else comes. When nobody can send any more, that is one.
-    pub(super) async fn other_than(&mut self, wish: &Wish) {
-        while !self.has_other_than(wish) {
+    /// Waits until a desired for something else comes. When nobody can send any more, that is one.
+    pub(super) async fn other_than(&mut self, desired: &Desired) {
+        while !self.has_other_than(desired) {
             match self.inbox.recv().await {
                 Ok(newer) => self.held = Some(newer),
                 Err(_) => return,
@@ -75,8 +75,12 @@ mod tests {
     fn the_newest_wish_counts_and_a_repeated_one_disturbs_nobody() {
         let (sender, receiver) = async_channel::bounded(1);
         let mut mailbox = Mailbox::new(receiver);
-        let run = |number, hash| Wish { number, want: Want::Run(Arc::new(pod("p", hash))), unmet: vec![] };
-        let stop = Wish { number: 3, want: Want::Stop, unmet: vec![] };
+        let run = |generation, hash| Desired {
+            generation,
+            want: Want::Run(Arc::new(pod("p", hash))),
+            blocked_on: vec![],
+        };
+        let stop = Desired { generation: 3, want: Want::Stop { grace: None }, blocked_on: vec![] };
         let (a, b) = (run(1, "a"), run(2, "b"));
         assert!(!mailbox.has_other_than(&a));
         sender.force_send(a.clone()).unwrap();
@@ -91,6 +95,6 @@ mod tests {
         assert_eq!(smol::block_on(mailbox.next()), Some(b));
         sender.force_send(stop).unwrap();
         drop(sender);
-        assert_eq!(smol::block_on(mailbox.next()), None, "a wish from before the dismissal");
+        assert_eq!(smol::block_on(mailbox.next()), None, "a desired from before the dismissal");
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use async_channel::Sender;
 
 use super::{Context, run_pod_worker};
-use crate::plan::Wish;
+use crate::plan::Desired;
 use crate::plan::checkpoint::Remembered;
 use crate::pod::PodName;
 use crate::sync::sync_loop::Command;
@@ -14,7 +14,7 @@ use crate::sync::sync_loop::Command;
 #[derive(Debug)]
 pub(crate) struct WorkerPool {
     context: Context,
-    mailboxes: BTreeMap<PodName, Sender<Wish>>,
+    mailboxes: BTreeMap<PodName, Sender<Desired>>,
     /// What an earlier agent remembered, for the first worker of each name.
     remembered: BTreeMap<PodName, Remembered>,
 }
@@ -28,18 +28,18 @@ impl WorkerPool {
     /// Tells or dismisses a worker; one that is told something and does not exist is started.
     pub(crate) fn apply(&mut self, command: Command) {
         match command {
-            Command::Tell(name, wish) => {
+            Command::Tell(name, desired) => {
                 let Self { context, mailboxes, remembered } = self;
                 let mailbox = mailboxes.entry(name.clone()).or_insert_with(|| {
                     let (mailbox, inbox) = async_channel::bounded(1);
                     // Only the first worker of a name has a past: the last one of a name leaves none.
-                    let Remembered { record, .. } = remembered.remove(&name).unwrap_or_default();
-                    let worker = run_pod_worker(context.clone(), name, inbox, record);
+                    let Remembered { checkpoint, .. } = remembered.remove(&name).unwrap_or_default();
+                    let worker = run_pod_worker(context.clone(), name, inbox, checkpoint);
                     context.handles.spawn(worker);
                     mailbox
                 });
                 // A worker reads until its mailbox is closed, which only happens below.
-                let _ = mailbox.force_send(wish);
+                let _ = mailbox.force_send(desired);
             }
             Command::Dismiss(name) => {
                 self.mailboxes.remove(&name);

@@ -17,9 +17,10 @@ impl Worker {
         let sandbox = observed.newest_sandbox(&pod.uid);
         let host = ProbeHost::of(pod, sandbox, &node_ips);
         let ids = observed.containers.iter().map(|container| &container.id);
-        let ending: BTreeSet<_> = ids.filter(|id| self.endings.has_begun(id)).cloned().collect();
-        let record = &self.checkpoint.record;
-        let ends = *want == Want::Stop || sandbox.is_some_and(|s| record.ended.contains(&s.id));
+        let ending: BTreeSet<_> = ids.filter(|id| self.terminations.has_begun(id)).cloned().collect();
+        let checkpoint = &self.checkpoint.current;
+        let ends = !matches!(want, Want::Run(_))
+            || sandbox.is_some_and(|s| checkpoint.terminating_sandboxes.contains(&s.id));
         let targets = targets(&ProbedPod {
             pod,
             observed,

@@ -8,7 +8,7 @@ use tracing::warn;
 use super::Worker;
 use super::instance::Instance;
 use crate::plan::checkpoint::Life;
-use crate::plan::{Outlook, Plan, Want};
+use crate::plan::{Plan, PodLifecycle, Want};
 use crate::pod::observed::Observed;
 use crate::pod::state::PodState;
 use crate::probe::target::Verdicts;
@@ -30,13 +30,14 @@ impl Worker {
         let mut running = false;
         let mut shown = None;
         // A pod that ends is shown as it is, until nothing is left of it.
-        let is_gone = *want == Want::Stop && observed.is_empty();
+        let is_gone = want.is_stop() && observed.is_empty();
         if let Some(instance) = self.instance.as_ref().filter(|_| !is_gone) {
             let pod = instance.pod.clone();
             let state = self.state_of(instance, observed, plan, probes, now);
-            if let Want::Run(pod) = want {
-                let life = if plan.outlook == Outlook::Completed { Life::Completed } else { Life::Open };
-                self.checkpoint.record.note(pod, life, state.clone());
+            if let Some(pod) = want.pod() {
+                let life =
+                    if plan.lifecycle == PodLifecycle::Completed { Life::Completed } else { Life::Open };
+                self.checkpoint.current.note(pod, life, state.clone());
             }
             self.instance.iter_mut().for_each(|instance| instance.state = Some(state.clone()));
             running = observed.sandboxes.iter().any(|s| s.is_of(&pod) && s.ready);
@@ -60,12 +61,12 @@ impl Worker {
         now: Timestamp,
     ) -> Arc<PodState> {
         let pod = &instance.pod;
-        if let Some(standing) = self.checkpoint.record.standing(pod, observed) {
+        if let Some(standing) = self.checkpoint.current.standing(pod, observed) {
             return standing;
         }
         // What is being ended is no part of the instance that follows it.
         let nothing = Observed::default();
-        let observed = if plan.outlook == Outlook::EndsFirst { &nothing } else { observed };
+        let observed = if plan.lifecycle == PodLifecycle::TerminatesFirst { &nothing } else { observed };
         let node_ips = self.context.runtime.node_ips();
         Arc::new(pod_state(pod, observed, plan, probes, instance.state.as_deref(), &node_ips, now))
     }
@@ -74,19 +75,19 @@ impl Worker {
     pub(super) async fn write_checkpoint(&mut self, plan: &Plan) {
         let Some(durability) = self
             .checkpoint
-            .record
+            .current
             .durability(&self.checkpoint.written)
-            .filter(|_| !self.checkpoint.record.is_empty())
+            .filter(|_| !self.checkpoint.current.is_empty())
         else {
             return;
         };
         let goes_on = !plan.steps.is_empty() && self.failures.count == 0;
-        if goes_on && self.checkpoint.record.may_wait(&self.checkpoint.written) {
+        if goes_on && self.checkpoint.current.may_wait(&self.checkpoint.written) {
             return;
         }
-        match self.context.checkpoints.write(&self.name, &self.checkpoint.record, durability).await {
+        match self.context.checkpoints.write(&self.name, &self.checkpoint.current, durability).await {
             Ok(()) => {
-                self.checkpoint.written = self.checkpoint.record.clone();
+                self.checkpoint.written = self.checkpoint.current.clone();
                 self.checkpoint.failed_writes = 0;
                 self.checkpoint.write_error.clear();
             }

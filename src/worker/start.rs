@@ -7,7 +7,7 @@ use tracing::{info, warn};
 
 use super::instance::Instance;
 use super::{Next, Worker};
-use crate::plan::{Failure, MadeSandbox, StartContainer, Wish};
+use crate::plan::{Desired, Failure, MadeSandbox, StartContainer};
 use crate::pod::hook::Hook;
 use crate::pod::observed::Observed;
 use crate::pod::{ContainerId, ContainerRef, Pod};
@@ -22,12 +22,12 @@ impl Worker {
         pod: &Arc<Pod>,
         attempt: u32,
         images: &[ContainerRef],
-        wish: &Wish,
+        desired: &Desired,
     ) -> Result<(), Next> {
         self.uids_on_disk.insert(pod.uid.clone());
         self.context.handles.telemetry.metrics.pod_started();
         let runtime = self.context.runtime.clone();
-        let permit = match self.unless_changed(wish, runtime.sandbox_permit(pod)).await {
+        let permit = match self.unless_changed(desired, runtime.sandbox_permit(pod)).await {
             Some(permit) => permit,
             None => return Err(Next::Again),
         };
@@ -39,7 +39,7 @@ impl Worker {
         images.iter().for_each(|which| self.fetch_image(pod, *which, context.clone()));
         // A network that hangs holds up no newer desired state; the runtime gives up what is not awaited any more.
         let create = runtime.create_sandbox(pod, context, permit);
-        match self.unless_changed(wish, create).await {
+        match self.unless_changed(desired, create).await {
             Some(Ok(id)) => {
                 info!(pod = %self.name, uid = %pod.uid, sandbox = %id, attempt, "sandbox is up");
                 let uptime = self.context.handles.clock.uptime();
@@ -59,9 +59,9 @@ impl Worker {
     }
 
     /// Waits for an answer, or for a newer desired state, which need not wait for a slow runtime: then there is none.
-    async fn unless_changed<T>(&mut self, wish: &Wish, answer: impl Future<Output = T>) -> Option<T> {
+    async fn unless_changed<T>(&mut self, desired: &Desired, answer: impl Future<Output = T>) -> Option<T> {
         let interrupt = async {
-            self.mailbox.other_than(wish).await;
+            self.mailbox.other_than(desired).await;
             None
         };
         future::or(async { Some(answer.await) }, interrupt).await
@@ -103,7 +103,7 @@ impl Worker {
         &mut self,
         pod: &Arc<Pod>,
         start: &StartContainer,
-        wish: &Wish,
+        desired: &Desired,
         observed: &Observed,
     ) -> Result<(), Next> {
         let runtime = self.context.runtime.clone();
@@ -133,7 +133,7 @@ impl Worker {
                 Err(error) => Err(error),
             }
         };
-        let Some(created) = self.unless_changed(wish, create).await else { return Err(Next::Again) };
+        let Some(created) = self.unless_changed(desired, create).await else { return Err(Next::Again) };
         let created = match created {
             Ok(Some(created)) => {
                 self.pull_succeeded(pod, &name).await;

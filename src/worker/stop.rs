@@ -7,7 +7,7 @@ use tracing::{info, warn};
 
 use super::jobs::{JobKey, JobResult};
 use super::{Next, Worker};
-use crate::plan::{Ask, StartHook, StopContainer};
+use crate::plan::{StartHook, StopAction, StopContainer};
 use crate::pod::hook::Hook;
 use crate::pod::observed::{Container, ContainerState, Observed};
 use crate::pod::{ContainerId, Pod};
@@ -18,31 +18,32 @@ use crate::text::chain;
 
 impl Worker {
     /// Does the next thing about each container, without waiting for it.
-    pub(super) fn stop_containers(&mut self, stops: &[StopContainer], wish: u64) {
+    pub(super) fn stop_containers(&mut self, stops: &[StopContainer], desired: u64) {
         for stop in stops {
-            let cut = matches!(stop.ask, Ask::End { .. }) && self.endings.hook_runs(&stop.id);
+            let cut = matches!(stop.action, StopAction::End { .. }) && self.terminations.hook_runs(&stop.id);
             if cut {
                 self.log_failed_hook(&stop.id, "not done within the grace period");
             }
-            if let Some(message) = stop.why.message(&stop.name).filter(|_| !self.endings.has_begun(&stop.id))
+            if let Some(message) =
+                stop.why.message(&stop.name).filter(|_| !self.terminations.has_begun(&stop.id))
                 && let Some(instance) = &self.instance
             {
                 let of = (&self.name, &instance.pod.uid);
                 let events = &self.context.handles.telemetry.events;
                 events.record(EventType::Normal, of, &stop.name, "Killing", &message);
             }
-            self.endings.note(stop, wish);
+            self.terminations.note(stop, desired);
             let (runtime, id) = (self.context.runtime.clone(), stop.id.clone());
-            match stop.ask.clone() {
-                Ask::Wait => continue,
-                Ask::PreStop { hook, pod_ip, within } => {
+            match stop.action.clone() {
+                StopAction::Wait => continue,
+                StopAction::PreStop { hook, pod_ip, within } => {
                     info!(pod = %self.name, container = stop.name, id = %id, "running the preStop hook");
                     self.jobs.start(JobKey::Container(stop.id.clone()), async move {
                         let done = runtime.run_hook(&id, &hook, pod_ip.as_deref(), within).await;
                         JobResult::PreStop(done.err().map(|error| chain(&error)))
                     });
                 }
-                Ask::End { grace, signal } => {
+                StopAction::End { grace, signal } => {
                     info!(pod = %self.name, container = stop.name, id = %id, grace, "stopping the container");
                     self.jobs.start(JobKey::Container(stop.id.clone()), async move {
                         JobResult::Ended(runtime.end_container(&id, grace, signal).await)
@@ -105,10 +106,10 @@ impl Worker {
                     if let Some(error) = error {
                         self.log_failed_hook(&id, &error);
                     }
-                    self.endings.hook_is_over(&id);
+                    self.terminations.hook_is_over(&id);
                 }
                 JobResult::Ended(result) => {
-                    self.endings.call_is_over(&id);
+                    self.terminations.call_is_over(&id);
                     match result {
                         Ok(()) => drop(ended.insert(id)),
                         Err(error) => failed = Some(error),
@@ -139,7 +140,7 @@ impl Worker {
         let is = |id: &ContainerId, state: fn(&Container) -> bool| {
             observed.containers.iter().any(|c| c.id == *id && state(c))
         };
-        self.endings.retain(|id| is(id, Container::is_alive));
+        self.terminations.retain(|id| is(id, Container::is_alive));
         self.jobs.retain(|key| match key {
             JobKey::Container(id) => is(id, Container::is_alive),
             JobKey::Future(_) => true,

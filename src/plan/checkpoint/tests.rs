@@ -24,9 +24,11 @@ fn state(phase: Phase, containers: &[&str]) -> Arc<PodState> {
     Arc::new(PodState { phase, containers: each.collect(), ..PodState::default() })
 }
 
-fn record(life: Life, ended: &[&str]) -> Record {
-    let mut record =
-        Record { ended: ended.iter().map(|id| SandboxId::from(*id)).collect(), ..Record::default() };
+fn record(life: Life, ended: &[&str]) -> Checkpoint {
+    let mut record = Checkpoint {
+        terminating_sandboxes: ended.iter().map(|id| SandboxId::from(*id)).collect(),
+        ..Checkpoint::default()
+    };
     record.note(&pod("p", "u"), life, state(Phase::Succeeded, &["one", "", "two"]));
     record
 }
@@ -85,7 +87,7 @@ fn a_completed_status_stands_when_its_containers_are_pruned() {
         assert_eq!(standing.is_some(), expect, "{life:?} with {ids:?}");
     }
     assert_eq!(record(Life::Completed, &[]).standing(&pod("p", "v"), &held(&[])), None, "another instance");
-    let mut never_started = Record::default();
+    let mut never_started = Checkpoint::default();
     never_started.note(&pod("p", "u"), Life::Completed, state(Phase::Failed, &[""]));
     assert!(never_started.standing(&pod("p", "u"), &held(&["one"])).is_some(), "it tells of no container");
 }
@@ -94,15 +96,20 @@ fn a_completed_status_stands_when_its_containers_are_pruned() {
 fn endings_and_completions_outlive_the_power() {
     use Durability::{Power, Process};
     let (open, completed) = (record(Life::Open, &[]), record(Life::Completed, &[]));
-    let ready = Record { instance: None, ..open.clone() };
+    let ready = Checkpoint { instance: None, ..open.clone() };
     let cases = [
         ("nothing new", &open, open.clone(), None),
-        ("a first status", &Record::default(), open.clone(), Some(Process)),
+        ("a first status", &Checkpoint::default(), open.clone(), Some(Process)),
         ("completed", &open, completed.clone(), Some(Power)),
-        ("completed from the start", &Record::default(), completed.clone(), Some(Power)),
+        ("completed from the start", &Checkpoint::default(), completed.clone(), Some(Power)),
         ("an end begun", &open, record(Life::Open, &["s"]), Some(Power)),
         ("an end finished", &record(Life::Open, &["s"]), open.clone(), Some(Power)),
-        ("a sandbox died", &open, Record { lost: ["c".into()].into(), ..open.clone() }, Some(Power)),
+        (
+            "a sandbox died",
+            &open,
+            Checkpoint { killed_containers: ["c".into()].into(), ..open.clone() },
+            Some(Power),
+        ),
         ("a completion withdrawn", &completed, ready, Some(Process)),
     ];
     for (name, kept, now, expect) in cases {
@@ -114,7 +121,7 @@ fn endings_and_completions_outlive_the_power() {
 fn it_reads_as_it_was_written() {
     let written = record(Life::Completed, &["s"]);
     let text = serde_json::to_string(&written).unwrap();
-    assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), written);
+    assert_eq!(serde_json::from_str::<Checkpoint>(&text).unwrap(), written);
 }
 
 /// Over an upgrade from rkubelet 0.1, which kept Kubernetes' status.
@@ -123,10 +130,10 @@ fn the_old_form_is_read() {
     macro_rules! fixture {
         ($name:literal) => {{
             let text = include_str!(concat!("../../../tests/fixtures/checkpoint-with-pod-status/", $name));
-            serde_json::from_str::<Record>(text).unwrap()
+            serde_json::from_str::<Checkpoint>(text).unwrap()
         }};
     }
-    let since = |record: &Record, kind| {
+    let since = |record: &Checkpoint, kind| {
         let state = &record.instance.as_ref().unwrap().state;
         state.condition(kind).map(|condition| (condition.holds, condition.since.as_second()))
     };
@@ -146,8 +153,8 @@ fn the_old_form_is_read() {
 
     let crash_loop = fixture!("crash-loop.json");
     assert!(!crash_loop.has_completed(&pod));
-    assert_eq!(crash_loop.ended, ["s9".into()].into());
-    assert_eq!(crash_loop.lost, ["main-2".into()].into());
+    assert_eq!(crash_loop.terminating_sandboxes, ["s9".into()].into());
+    assert_eq!(crash_loop.killed_containers, ["main-2".into()].into());
     assert_eq!(since(&crash_loop, ConditionType::Ready), Some((false, 120)));
     assert_eq!(since(&crash_loop, ConditionType::Initialized), Some((true, 100)));
     let state = &crash_loop.instance.as_ref().unwrap().state;
@@ -165,14 +172,14 @@ fn the_old_form_is_read() {
 #[test]
 fn an_instance_without_its_state_is_damaged() {
     let text = r#"{"instance":{"uid":"u","hash":"u","source":"File","life":"Completed"}}"#;
-    assert!(serde_json::from_str::<Record>(text).is_err());
+    assert!(serde_json::from_str::<Checkpoint>(text).is_err());
 }
 
 /// Flash wears out: what is written often is small.
 #[test]
 fn todays_form_is_about_half_of_the_old_one() {
     let old = include_str!("../../../tests/fixtures/checkpoint-with-pod-status/completed.json");
-    let new = serde_json::to_string(&serde_json::from_str::<Record>(old).unwrap()).unwrap();
+    let new = serde_json::to_string(&serde_json::from_str::<Checkpoint>(old).unwrap()).unwrap();
     assert!(new.len() * 5 < old.len() * 3, "{} of {} bytes: {new}", new.len(), old.len());
 }
 
@@ -192,13 +199,13 @@ fn an_instance_begins_with_its_first_sandbox_and_not_before() {
     let pod = pod("p", "u");
     let seen = |sandboxes| Observed { sandboxes, containers: vec![] };
     let shown = Arc::new(PodState { started_at: at(100), ..PodState::default() });
-    let mut record = Record::default();
+    let mut record = Checkpoint::default();
     record.note(&pod, Life::Open, shown.clone());
     assert_eq!(record.began(&pod, &seen(vec![])), None, "it was shown, and is not there yet");
     assert_eq!(record.began(&pod, &seen(vec![sandbox("old", 90)])), None, "its predecessor ends");
     let both = seen(vec![sandbox("u", 400), sandbox("u", 300)]);
     assert_eq!(record.began(&pod, &both), Some(at(300)));
-    record.ended.insert("u-300".into());
+    record.terminating_sandboxes.insert("u-300".into());
     assert_eq!(record.began(&pod, &both), Some(at(400)), "what is being ended goes first");
     record.note_began(|_| at(300));
     record.note(&pod, Life::Open, shown);
@@ -208,17 +215,17 @@ fn an_instance_begins_with_its_first_sandbox_and_not_before() {
 #[test]
 fn what_only_the_record_knows_is_kept_before_anything_is_done() {
     let of = |uid: &str, phase: Phase| {
-        let mut record = Record::default();
+        let mut record = Checkpoint::default();
         record.note(&pod("p", uid), Life::Open, state(phase, &[]));
         record
     };
-    let ending = Record { ended: ["s".into()].into(), ..of("u", Phase::Pending) };
+    let ending = Checkpoint { terminating_sandboxes: ["s".into()].into(), ..of("u", Phase::Pending) };
     for (name, kept, now, expect) in [
-        ("an instance that is being made", Record::default(), of("u", Phase::Pending), true),
+        ("an instance that is being made", Checkpoint::default(), of("u", Phase::Pending), true),
         ("the successor of another", of("v", Phase::Running), of("u", Phase::Pending), true),
         ("one that is known", of("u", Phase::Pending), of("u", Phase::Running), false),
-        ("an end that was begun", Record::default(), ending, false),
-        ("one that completed", Record::default(), record(Life::Completed, &[]), false),
+        ("an end that was begun", Checkpoint::default(), ending, false),
+        ("one that completed", Checkpoint::default(), record(Life::Completed, &[]), false),
     ] {
         assert_eq!(now.may_wait(&kept), expect, "{name}");
     }

@@ -12,12 +12,23 @@ fn plan(policy: &str, containers: Vec<Container>, ready: bool, now: i64) -> Plan
 fn plan_begun(policy: &str, observed: &Observed, began: Option<i64>, now: i64) -> Plan {
     let mut pod = pod_with("p", "u", policy, &["main"]);
     pod.spec.active_deadline_seconds = Some(50);
-    let calm = Calm::default();
-    plan_pod(&Situation {
-        activity: began.map(|began| Activity::new(at(began), at(now), Duration::ZERO)),
-        now: at(now),
-        ..calm.situation(&Want::Run(Arc::new(pod)), observed)
-    })
+    let (calm, pod) = (Calm::default(), Arc::new(pod));
+    let plan = |want: &Want| {
+        plan_pod(&Situation {
+            activity: began.map(|began| Activity::new(at(began), at(now), Duration::ZERO)),
+            now: at(now),
+            ..calm.situation(want, observed)
+        })
+    };
+    follow_end(plan(&Want::Run(pod.clone())), &pod, plan)
+}
+
+/// What follows a plan that wants the instance to end.
+fn follow_end(first: Plan, pod: &Arc<Pod>, plan: impl Fn(&Want) -> Plan) -> Plan {
+    match first.end {
+        Some(failed) => plan(&Want::End { pod: pod.clone(), failed, grace: None }),
+        None => first,
+    }
 }
 
 #[test]
@@ -62,7 +73,7 @@ fn what_has_not_begun_has_no_deadline() {
 fn a_leap_of_the_clock_neither_ends_a_pod_nor_spares_it() {
     let mut pod = pod_with("p", "u", "Always", &["main"]);
     pod.spec.active_deadline_seconds = Some(50);
-    let (want, today) = (Want::Run(Arc::new(pod)), 1_800_000_000);
+    let (pod, today) = (Arc::new(pod), 1_800_000_000);
     let observed = Observed {
         sandboxes: vec![sandbox("u", 0, true)],
         containers: vec![container("u", 0, "main", 0, running())],
@@ -72,12 +83,15 @@ fn a_leap_of_the_clock_neither_ends_a_pod_nor_spares_it() {
         let activity = Activity::new(at(began), at(first), Duration::from_secs(3));
         let look = |uptime| {
             let calm = Calm::default();
-            plan_pod(&Situation {
-                activity: Some(activity),
-                now: at(later),
-                uptime: Duration::from_secs(uptime),
-                ..calm.situation(&want, &observed)
-            })
+            let plan = |want: &Want| {
+                plan_pod(&Situation {
+                    activity: Some(activity),
+                    now: at(later),
+                    uptime: Duration::from_secs(uptime),
+                    ..calm.situation(want, &observed)
+                })
+            };
+            follow_end(plan(&Want::Run(pod.clone())), &pod, plan)
         };
         let early = look(23);
         assert_eq!((words(&early), early.wake_in), (vec![], Some(Duration::from_secs(20))), "{later}");
@@ -102,4 +116,34 @@ fn a_new_agent_goes_by_the_wall_clock() {
     assert_eq!(began(None, 15, 0), 5);
     assert_eq!(began(Some(5), 117, 100), 5, "a drift");
     assert_eq!(began(Some(5), today, 100), today - 110, "a leap");
+}
+
+#[test]
+fn an_end_has_its_reason_and_its_grace_and_stays() {
+    let pod = Arc::new(pod_with("p", "u", "Always", &["main"]));
+    let failed = crate::plan::deadline::exceeded();
+    let end = |grace| Want::End { pod: pod.clone(), failed: failed.clone(), grace };
+    let up = Observed {
+        sandboxes: vec![sandbox("u", 0, true)],
+        containers: vec![container("u", 0, "main", 0, running())],
+    };
+    let history = History::default();
+    for (grace, expect) in
+        [(None, "stop u-main-0@7"), (Some(3), "stop u-main-0@3"), (Some(60), "stop u-main-0@7")]
+    {
+        assert_eq!(words(&planned(&end(grace), &up, &history, at(100))), [expect], "{grace:?}");
+        let stop = Want::Stop { grace };
+        assert_eq!(words(&planned(&stop, &up, &history, at(100))), [expect], "{grace:?}");
+    }
+    let down = Observed {
+        sandboxes: vec![sandbox("u", 0, false)],
+        containers: vec![container("u", 0, "main", 0, exited(137, 99))],
+    };
+    let plan = planned(&end(None), &down, &history, at(100));
+    assert_eq!(
+        (words(&plan), plan.failed, plan.lifecycle),
+        (vec![], Some(failed.clone()), PodLifecycle::Completed)
+    );
+    let nothing = planned(&end(None), &Observed::default(), &history, at(100));
+    assert_eq!((words(&nothing), nothing.failed), (vec![], Some(failed)), "nothing starts");
 }

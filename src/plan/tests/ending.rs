@@ -18,18 +18,24 @@ fn sidecar(place: u32) -> Container {
 }
 
 /// A pod that is being ended, second by second.
-struct Ending {
+struct Stopped {
     observed: Observed,
-    endings: Endings,
+    terminations: Terminations,
     uptime: Duration,
-    wish: u64,
+    desired: u64,
     wake_in: Option<Duration>,
 }
 
-impl Ending {
+impl Stopped {
     fn of(containers: Vec<Container>) -> Self {
         let observed = Observed { sandboxes: vec![sandbox("u", 0, true)], containers };
-        Self { observed, endings: Endings::default(), uptime: 1000 * SECOND, wish: 1, wake_in: None }
+        Self {
+            observed,
+            terminations: Terminations::default(),
+            uptime: 1000 * SECOND,
+            desired: 1,
+            wake_in: None,
+        }
     }
 
     /// Lets time pass, plans, notes what was planned, and tells it.
@@ -37,13 +43,13 @@ impl Ending {
         self.uptime += Duration::from_millis(millis);
         let calm = Calm::default();
         let plan = plan_pod(&Situation {
-            endings: &self.endings,
+            terminations: &self.terminations,
             uptime: self.uptime,
-            ..calm.situation(&Want::Stop, &self.observed)
+            ..calm.situation(&Want::Stop { grace: None }, &self.observed)
         });
         for step in &plan.steps {
             if let Step::StopContainers(stops) = step {
-                stops.iter().for_each(|stop| self.endings.note(stop, self.wish));
+                stops.iter().for_each(|stop| self.terminations.note(stop, self.desired));
             }
         }
         self.wake_in = plan.wake_in;
@@ -54,12 +60,12 @@ impl Ending {
         let found = self.observed.containers.iter_mut().find(|c| c.name == name).expect("a container");
         found.state = exited(0, 99);
         let id = found.id.clone();
-        self.endings.retain(|other| *other != id);
+        self.terminations.retain(|other| *other != id);
     }
 
-    fn wish(&mut self, grace: Option<i64>) {
-        self.wish += 1;
-        self.endings.heed(self.wish, grace, self.uptime);
+    fn desire(&mut self, grace: Option<i64>) {
+        self.desired += 1;
+        self.terminations.shorten(self.desired, grace, self.uptime);
     }
 
     fn id(&self, name: &str) -> ContainerId {
@@ -71,19 +77,19 @@ const NOTHING: [&str; 0] = [];
 
 #[test]
 fn the_hook_comes_before_the_signal_and_counts() {
-    let mut pod = Ending::of(vec![hooked("a"), main("b")]);
+    let mut pod = Stopped::of(vec![hooked("a"), main("b")]);
     assert_eq!(pod.after(0), ["stop u-a-0:hook@7 u-b-0@7"], "each by itself");
     assert_eq!(pod.wake_in, Some(7 * SECOND));
     assert_eq!(pod.after(2_500), NOTHING, "it runs");
     assert_eq!(pod.wake_in, Some(Duration::from_millis(4_500)));
-    pod.endings.hook_is_over(&pod.id("a"));
+    pod.terminations.hook_is_over(&pod.id("a"));
     assert_eq!(pod.after(0), ["stop u-a-0@5"], "what is left, in begun seconds");
     assert_eq!((pod.after(3_000), pod.wake_in), (vec![], None), "the runtime is at it");
 }
 
 #[test]
 fn a_hook_that_hangs_leaves_two_seconds() {
-    let mut pod = Ending::of(vec![hooked("a")]);
+    let mut pod = Stopped::of(vec![hooked("a")]);
     pod.after(0);
     assert_eq!(pod.after(6_999), NOTHING);
     assert_eq!(pod.after(1), ["stop u-a-0@2"]);
@@ -92,18 +98,18 @@ fn a_hook_that_hangs_leaves_two_seconds() {
 #[test]
 fn who_has_no_hook_run() {
     let unknown = Container { state: ContainerState::Unknown, ..hooked("a") };
-    assert_eq!(Ending::of(vec![unknown]).after(0), ["stop u-a-0@7"], "one that cannot be asked");
+    assert_eq!(Stopped::of(vec![unknown]).after(0), ["stop u-a-0@7"], "one that cannot be asked");
     let hurried = Container { grace: Some(0), ..hooked("a") };
-    assert_eq!(Ending::of(vec![hurried]).after(0), ["stop u-a-0@2"], "one without a grace period");
+    assert_eq!(Stopped::of(vec![hurried]).after(0), ["stop u-a-0@2"], "one without a grace period");
     let negative = Container { grace: Some(-5), ..hooked("a") };
-    assert_eq!(Ending::of(vec![negative]).after(0), ["stop u-a-0@2"]);
+    assert_eq!(Stopped::of(vec![negative]).after(0), ["stop u-a-0@2"]);
     let dead = Container { state: exited(1, 9), ..hooked("a") };
-    assert_eq!(Ending::of(vec![dead]).after(0)[..2], ["stop-sandbox u-s0", "rm u-a-0"], "one that is dead");
+    assert_eq!(Stopped::of(vec![dead]).after(0)[..2], ["stop-sandbox u-s0", "rm u-a-0"], "one that is dead");
 }
 
 #[test]
 fn sidecars_end_last_in_reverse_order_within_the_same_time() {
-    let mut pod = Ending::of(vec![sidecar(0), main("main"), sidecar(2)]);
+    let mut pod = Stopped::of(vec![sidecar(0), main("main"), sidecar(2)]);
     assert_eq!(pod.after(0), ["stop u-side0-0:wait u-main-0@7 u-side2-0:wait"]);
     assert_eq!(pod.after(3_000), NOTHING);
     pod.exits("main");
@@ -116,7 +122,7 @@ fn sidecars_end_last_in_reverse_order_within_the_same_time() {
 
 #[test]
 fn a_sidecar_whose_turn_does_not_come_goes_with_the_rest() {
-    let mut pod = Ending::of(vec![sidecar(0), main("main"), sidecar(2)]);
+    let mut pod = Stopped::of(vec![sidecar(0), main("main"), sidecar(2)]);
     pod.after(0);
     assert_eq!(pod.after(7_000), ["stop u-side0-0@2 u-side2-0@2"]);
 }
@@ -124,9 +130,9 @@ fn a_sidecar_whose_turn_does_not_come_goes_with_the_rest() {
 #[test]
 fn the_hooks_of_sidecars_run_at_once() {
     let hooked = Container { pre_stop: hooked("x").pre_stop, ..sidecar(0) };
-    let mut pod = Ending::of(vec![hooked, main("main")]);
+    let mut pod = Stopped::of(vec![hooked, main("main")]);
     assert_eq!(pod.after(0), ["stop u-side0-0:hook@7 u-main-0@7"]);
-    pod.endings.hook_is_over(&pod.id("side0"));
+    pod.terminations.hook_is_over(&pod.id("side0"));
     assert_eq!(pod.after(1_000), NOTHING, "its turn has not come");
     pod.exits("main");
     assert_eq!(pod.after(1_000), ["stop u-side0-0@5"]);
@@ -135,53 +141,53 @@ fn the_hooks_of_sidecars_run_at_once() {
 #[test]
 fn a_newer_wish_shortens_and_never_lengthens() {
     let long = Container { grace: Some(300), ..main("a") };
-    let mut pod = Ending::of(vec![long.clone()]);
+    let mut pod = Stopped::of(vec![long.clone()]);
     assert_eq!(pod.after(0), ["stop u-a-0@300"]);
-    pod.wish(Some(600));
+    pod.desire(Some(600));
     assert_eq!(pod.after(10_000), NOTHING, "longer than what is left");
-    pod.wish(None);
-    assert_eq!(pod.after(10_000), NOTHING, "a wish that says nothing about it");
-    pod.wish(Some(5));
+    pod.desire(None);
+    assert_eq!(pod.after(10_000), NOTHING, "a desired that says nothing about it");
+    pod.desire(Some(5));
     assert_eq!(pod.after(0), ["stop u-a-0@5"]);
-    pod.wish(Some(300));
+    pod.desire(Some(300));
     assert_eq!(pod.after(1_000), NOTHING);
-    pod.wish(Some(0));
+    pod.desire(Some(0));
     assert_eq!(pod.after(0), ["stop u-a-0@2"], "at once means two seconds");
 
     let hooked = Container { pre_stop: hooked("a").pre_stop, ..long };
-    let mut pod = Ending::of(vec![hooked]);
+    let mut pod = Stopped::of(vec![hooked]);
     pod.after(0);
-    pod.wish(Some(5));
+    pod.desire(Some(5));
     assert_eq!((pod.after(1_000), pod.wake_in), (vec![], Some(4 * SECOND)), "the hook goes on, for less");
     assert_eq!(pod.after(4_000), ["stop u-a-0@2"]);
 }
 
 #[test]
 fn the_wish_that_began_an_end_does_not_shorten_it() {
-    let mut pod = Ending::of(vec![Container { grace: Some(300), ..main("a") }]);
-    pod.wish(Some(5));
+    let mut pod = Stopped::of(vec![Container { grace: Some(300), ..main("a") }]);
+    pod.desire(Some(5));
     assert_eq!(pod.after(0), ["stop u-a-0@300"], "the container was promised as much");
-    pod.endings.heed(pod.wish, Some(5), pod.uptime);
+    pod.terminations.shorten(pod.desired, Some(5), pod.uptime);
     assert_eq!(pod.after(1_000), NOTHING);
 }
 
 #[test]
 fn a_signal_of_its_own_is_sent_once() {
-    let mut pod = Ending::of(vec![Container { stop_signal: Some(10), grace: Some(300), ..main("a") }]);
+    let mut pod = Stopped::of(vec![Container { stop_signal: Some(10), grace: Some(300), ..main("a") }]);
     assert_eq!(pod.after(0), ["stop u-a-0@300 by 10"]);
-    pod.wish(Some(5));
+    pod.desire(Some(5));
     assert_eq!(pod.after(0), ["stop u-a-0@5 again"]);
 }
 
 #[test]
 fn a_call_that_failed_is_made_again_without_the_hook() {
-    let mut pod = Ending::of(vec![hooked("a")]);
+    let mut pod = Stopped::of(vec![hooked("a")]);
     pod.after(0);
-    pod.endings.hook_is_over(&pod.id("a"));
+    pod.terminations.hook_is_over(&pod.id("a"));
     assert_eq!(pod.after(1_000), ["stop u-a-0@6"]);
-    pod.endings.call_is_over(&pod.id("a"));
+    pod.terminations.call_is_over(&pod.id("a"));
     assert_eq!(pod.after(1_000), ["stop u-a-0@5"]);
-    assert!(!pod.endings.is_empty());
+    assert!(!pod.terminations.is_empty());
     pod.exits("a");
-    assert!(pod.endings.is_empty());
+    assert!(pod.terminations.is_empty());
 }

@@ -31,7 +31,7 @@ fn a_pod_waits_for_others_before_it_starts() {
         containers: vec![container("old", 0, "main", 0, running())],
     };
     assert_eq!(waits(&old), (vec![], Some(6), all.clone()), "the version before runs on");
-    let begun = Record { ended: ["old-s0".into()].into(), ..Record::default() };
+    let begun = Checkpoint { terminating_sandboxes: ["old-s0".into()].into(), ..Checkpoint::default() };
     let plan = plan_with(&want, &old, &history, &shut, &begun, at(100));
     assert!(!plan.steps.is_empty(), "unless its end was begun, by an earlier agent too");
     let dead = Observed { sandboxes: vec![sandbox("old", 0, false)], containers: vec![] };

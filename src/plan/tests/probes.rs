@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Probe;
 
 use super::*;
-use crate::plan::ending::{Role, Why};
+use crate::plan::ending::{Role, StopReason};
 use crate::pod::restart::RestartPolicy;
 use crate::probe::threshold::{Kind, Outcome};
 
@@ -57,8 +57,9 @@ fn the_reason_is_told_in_kubelets_words() {
         let [Step::StopContainers(stops)] = plan.steps.as_slice() else { panic!("{plan:?}") };
         assert_eq!(stops[0].why.message("main").as_deref(), Some(expect));
     }
-    assert_eq!(Why::NotWanted.message("main"), None);
-    let sidecar = Why::Unhealthy { probe: Kind::Startup, policy: RestartPolicy::Always, role: Role::Sidecar };
+    assert_eq!(StopReason::NotWanted.message("main"), None);
+    let sidecar =
+        StopReason::Unhealthy { probe: Kind::Startup, policy: RestartPolicy::Always, role: Role::Sidecar };
     assert_eq!(sidecar.message("proxy").as_deref(), Some("Init container proxy failed startup probe"));
 }
 
@@ -79,8 +80,11 @@ fn what_was_ended_for_a_probe_is_restarted_by_policy_whatever_its_exit_code() {
         let plan = plan(&pod(policy), vec![container("u", 0, "main", 0, exited(code, 50))], found);
         assert_eq!(words(&plan), expect, "{policy} {code} {found:?}");
         // Remembered, for a restart of the agent.
-        assert_eq!(plan.lost.contains(&ContainerId::from("u-main-0")), policy != "Never" && found != [LIVES]);
-        let completed = plan.outlook == Outlook::Completed;
+        assert_eq!(
+            plan.killed.contains(&ContainerId::from("u-main-0")),
+            policy != "Never" && found != [LIVES]
+        );
+        let completed = plan.lifecycle == PodLifecycle::Completed;
         assert_eq!(completed, expect == OVER, "{policy} {code} {found:?}");
     }
 }

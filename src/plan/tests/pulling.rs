@@ -31,8 +31,8 @@ fn the_first_turn_comes_after_those_before_and_nothing_else_waits() {
         let plan = plan(&pod, containers, pulling, dead);
         assert_eq!(words(&plan), expect, "{name}");
         assert_eq!(
-            (plan.wake_in, plan.outlook),
-            (None, Outlook::Lives),
+            (plan.wake_in, plan.lifecycle),
+            (None, PodLifecycle::Active),
             "{name}: the end of the pull is told"
         );
     }

@@ -36,8 +36,8 @@ fn up(containers: Vec<Container>) -> Observed {
     Observed { sandboxes: vec![sandbox("u", 0, true)], containers }
 }
 
-fn next(pod: &Arc<Pod>, observed: &Observed, record: &Record, now: i64) -> Plan {
-    plan_remembering(&Want::Run(pod.clone()), observed, record, now)
+fn next(pod: &Arc<Pod>, observed: &Observed, checkpoint: &Checkpoint, now: i64) -> Plan {
+    plan_remembering(&Want::Run(pod.clone()), observed, checkpoint, now)
 }
 
 #[test]
@@ -49,49 +49,49 @@ fn a_containers_own_policy_comes_before_the_pods() {
             pod("Never", &[("main", "Always", None)]),
             vec![done(), one("main", 0, exited(0, 99)), one("side", 0, exited(1, 99))],
             vec!["start 0 #1 in u-s0 after 1"],
-            Outlook::Lives,
+            PodLifecycle::Active,
         ),
         (
             "Always, but all its containers once",
             pod("Always", &[("main", "Never", None), ("side", "OnFailure", None)]),
             vec![done(), one("main", 0, exited(1, 99)), one("side", 0, exited(0, 99))],
             vec!["stop-sandbox u-s0"],
-            Outlook::Completed,
+            PodLifecycle::Completed,
         ),
         (
             "a rule restarts what would stay",
             pod("Never", &[("main", "Never", Some(rule("Restart", 42)))]),
             vec![done(), one("main", 0, exited(42, 99)), one("side", 0, running())],
             vec!["start 0 #1 in u-s0 after 1"],
-            Outlook::Lives,
+            PodLifecycle::Active,
         ),
         (
             "an init container is tried again though its pod never is",
             pod("Never", &[("setup", "OnFailure", None)]),
             vec![one("setup", 0, exited(1, 99))],
             vec!["start i0 #1 in u-s0 after 1"],
-            Outlook::Lives,
+            PodLifecycle::Active,
         ),
         (
             "an init container fails its pod though that always restarts",
             pod("Always", &[("setup", "Never", None)]),
             vec![one("setup", 0, exited(1, 99))],
             vec!["stop-sandbox u-s0"],
-            Outlook::Completed,
+            PodLifecycle::Completed,
         ),
         (
             "an init container that was lost has failed",
             pod("Never", &[]),
             vec![one("setup", 0, ContainerState::Unknown)],
             vec!["stop u-setup-0@7"],
-            Outlook::Completed,
+            PodLifecycle::Completed,
         ),
     ];
-    for (name, pod, containers, expect, outlook) in cases {
-        let plan = next(&pod, &up(containers), &Record::default(), 100);
+    for (name, pod, containers, expect, lifecycle) in cases {
+        let plan = next(&pod, &up(containers), &Checkpoint::default(), 100);
         assert_eq!(
-            (words(&plan), plan.outlook),
-            (expect.iter().map(|s| (*s).to_owned()).collect(), outlook),
+            (words(&plan), plan.lifecycle),
+            (expect.iter().map(|s| (*s).to_owned()).collect(), lifecycle),
             "{name}"
         );
     }
@@ -127,7 +127,7 @@ fn a_crash_loop_is_forgiven_by_ten_minutes_of_health_and_capped_by_its_pod() {
         let cap =
             cap.map(|cap: &str| (crate::pod::annotations::MAX_RESTART_BACKOFF.to_owned(), cap.to_owned()));
         pod.metadata.annotations = Some(cap.clone().into_iter().collect());
-        let plan = next(&Arc::new(pod), &ran(seconds, crashes), &Record::default(), 2_000);
+        let plan = next(&Arc::new(pod), &ran(seconds, crashes), &Checkpoint::default(), 2_000);
         let found = match plan.steps.first() {
             Some(Step::StartContainer(start)) => Err(start.crashes),
             _ => Ok(plan.wake_in.unwrap().as_secs()),
@@ -139,7 +139,7 @@ fn a_crash_loop_is_forgiven_by_ten_minutes_of_health_and_capped_by_its_pod() {
 #[test]
 fn a_rule_restarts_all_containers_from_the_first() {
     let pod = pod("Never", &[("main", "Never", Some(rule("RestartAllContainers", 42)))]);
-    let seen = |containers| words(&next(&pod, &up(containers), &Record::default(), 100));
+    let seen = |containers| words(&next(&pod, &up(containers), &Checkpoint::default(), 100));
     let setup = || one("setup", 0, exited(0, 90));
     let main = || one("main", 0, exited(42, 99));
     let killed = || one("side", 0, exited(137, 99));
@@ -165,7 +165,7 @@ fn a_rule_restarts_all_containers_from_the_first() {
     let round =
         |number: u32, state| of_round(number, Container { crashes: number, ..one("main", number, state) });
     let again = vec![round(1, exited(42, 96)), of_round(1, one("side", 1, exited(137, 97)))];
-    let plan = next(&pod, &up(again), &Record::default(), 100);
+    let plan = next(&pod, &up(again), &Checkpoint::default(), 100);
     assert_eq!((words(&plan), plan.wake_in), (vec![], Some(Duration::from_secs(6))), "a loop backs off");
     assert_eq!(plan.waiting["side"].reason, "RestartingAllContainers");
     assert_eq!(
@@ -180,7 +180,7 @@ fn a_rule_restarts_all_containers_from_the_first() {
 #[test]
 fn what_completed_stays_so_whatever_is_left_of_it() {
     let pod = Arc::new(pod_with("p", "u", "Never", &["main"]));
-    let mut record = Record::default();
+    let mut record = Checkpoint::default();
     record.note(&pod, Life::Completed, Arc::default());
     let gone = Observed::default();
     let revived = up(vec![one("main", 0, running())]);
@@ -188,8 +188,8 @@ fn what_completed_stays_so_whatever_is_left_of_it() {
     for (observed, expect) in cases {
         let plan = next(&pod, observed, &record, 100);
         assert_eq!(
-            (words(&plan), plan.outlook, plan.wake_in),
-            (expect.iter().map(|s| (*s).to_owned()).collect(), Outlook::Completed, None)
+            (words(&plan), plan.lifecycle, plan.wake_in),
+            (expect.iter().map(|s| (*s).to_owned()).collect(), PodLifecycle::Completed, None)
         );
     }
     let edited = Arc::new(pod_with("p", "v", "Never", &["main"]));
@@ -207,29 +207,29 @@ fn a_container_in_a_dead_sandbox_has_not_completed_before_it_has_ended() {
     let pod = Arc::new(pod_with("p", "u", "Never", &["main"]));
     let mut observed =
         Observed { sandboxes: vec![sandbox("u", 0, false)], containers: vec![one("main", 0, running())] };
-    assert_eq!(next(&pod, &observed, &Record::default(), 100).outlook, Outlook::Lives);
+    assert_eq!(next(&pod, &observed, &Checkpoint::default(), 100).lifecycle, PodLifecycle::Active);
     observed.containers[0].state = exited(137, 99);
-    let plan = next(&pod, &observed, &Record::default(), 100);
-    assert_eq!((words(&plan), plan.outlook), (vec![], Outlook::Completed), "it counts as failed then");
+    let plan = next(&pod, &observed, &Checkpoint::default(), 100);
+    assert_eq!((words(&plan), plan.lifecycle), (vec![], PodLifecycle::Completed), "it counts as failed then");
 }
 
 #[test]
 fn an_end_that_was_begun_is_finished_before_the_pod_runs_afresh() {
     let once = |uid| Arc::new(pod_with("p", uid, "Never", &["main"]));
     let (a, b) = (once("u"), once("v"));
-    let mut record = Record::default();
+    let mut record = Checkpoint::default();
     let killed = up(vec![one("main", 0, exited(137, 99))]);
 
-    assert_eq!(next(&a, &killed, &record, 100).outlook, Outlook::Completed, "it died by itself");
-    for other in [Want::Run(b), Want::Stop] {
-        let ends = plan_remembering(&other, &killed, &record, 100).ends;
+    assert_eq!(next(&a, &killed, &record, 100).lifecycle, PodLifecycle::Completed, "it died by itself");
+    for other in [Want::Run(b), Want::Stop { grace: None }] {
+        let ends = plan_remembering(&other, &killed, &record, 100).terminating;
         assert_eq!(ends, BTreeSet::from(["u-s0".into()]), "{other:?} ends it");
     }
 
-    record.ended.insert("u-s0".into());
+    record.terminating_sandboxes.insert("u-s0".into());
     let plan = next(&a, &killed, &record, 100);
     assert_eq!(words(&plan), ["stop-sandbox u-s0", "rm u-main-0", "rm-instance u", "rm-sandbox u-s0"]);
-    assert_eq!(plan.outlook, Outlook::EndsFirst);
+    assert_eq!(plan.lifecycle, PodLifecycle::TerminatesFirst);
     let gone = Observed::default();
     assert_eq!(words(&next(&a, &gone, &record, 100)), ["create-sandbox 0"]);
     let anew = Observed {
@@ -246,7 +246,7 @@ fn an_end_that_was_begun_is_finished_before_the_pod_runs_afresh() {
 #[test]
 fn what_was_ended_with_its_dead_sandbox_has_not_completed() {
     let lost = BTreeSet::from([ContainerId::from("u-main-0")]);
-    let remembered = Record { lost: lost.clone(), ..Record::default() };
+    let remembered = Checkpoint { killed_containers: lost.clone(), ..Checkpoint::default() };
     let dead =
         |state| Observed { sandboxes: vec![sandbox("u", 0, false)], containers: vec![one("main", 0, state)] };
     // What follows when it ended well on our signal, or had done so before its sandbox died.
@@ -255,13 +255,17 @@ fn what_was_ended_with_its_dead_sandbox_has_not_completed() {
         [("Always", again, again), ("OnFailure", again, over), ("Never", over, over)]
     {
         let pod = Arc::new(pod_with("p", "u", policy, &["main"]));
-        let plan = next(&pod, &dead(running()), &Record::default(), 100);
-        assert_eq!((words(&plan), &plan.lost), (vec!["stop u-main-0@7".to_owned()], &lost), "{policy}");
-        for (record, expect) in [(&remembered, after), (&Record::default(), before)] {
+        let plan = next(&pod, &dead(running()), &Checkpoint::default(), 100);
+        assert_eq!((words(&plan), &plan.killed), (vec!["stop u-main-0@7".to_owned()], &lost), "{policy}");
+        for (record, expect) in [(&remembered, after), (&Checkpoint::default(), before)] {
             let plan = next(&pod, &dead(exited(0, 99)), record, 100);
             assert_eq!(words(&plan), expect, "{policy} {record:?}");
-            let outlook = if expect.is_empty() { Outlook::Completed } else { Outlook::Lives };
-            assert_eq!((plan.outlook, &plan.lost), (outlook, &record.lost), "{policy} {record:?}");
+            let lifecycle = if expect.is_empty() { PodLifecycle::Completed } else { PodLifecycle::Active };
+            assert_eq!(
+                (plan.lifecycle, &plan.killed),
+                (lifecycle, &record.killed_containers),
+                "{policy} {record:?}"
+            );
         }
         let mut anew = dead(exited(0, 99));
         anew.sandboxes.push(sandbox("u", 1, true));
@@ -276,7 +280,7 @@ fn a_containers_own_never_is_about_one_sandbox_if_its_pod_goes_on() {
     let (dead, anew) = (vec![sandbox("u", 0, false)], vec![sandbox("u", 0, false), sandbox("u", 1, true)]);
     let next_in = |sandboxes: &[Sandbox], pod: &Arc<Pod>, containers: &[Container]| {
         let observed = Observed { sandboxes: sandboxes.to_vec(), containers: containers.to_vec() };
-        let plan = next(pod, &observed, &Record::default(), 100);
+        let plan = next(pod, &observed, &Checkpoint::default(), 100);
         (words(&plan).join(", "), plan.init)
     };
     let create = "stop-sandbox u-s0, create-sandbox 1";

@@ -15,11 +15,11 @@ use crate::probe::threshold::{Kind, Outcome};
 /// A runtime that does as it is told, and holds the rules that containerd holds; with what the worker remembers.
 struct Simulated {
     observed: Observed,
-    record: Record,
+    checkpoint: Checkpoint,
     /// What probes found of the containers that are there from the beginning.
     probes: Verdicts,
     now: i64,
-    endings: Endings,
+    terminations: Terminations,
     uptime: Duration,
     /// Hooks never come to their end.
     hooks_hang: bool,
@@ -29,20 +29,20 @@ struct Simulated {
 
 impl Simulated {
     fn plan(&mut self, want: &Want) -> Plan {
-        self.record.forget_gone(&self.observed);
+        self.checkpoint.forget_gone(&self.observed);
         let calm = Calm::default();
         let plan = plan_pod(&Situation {
-            record: &self.record,
+            checkpoint: &self.checkpoint,
             probes: &self.probes,
-            endings: &self.endings,
+            terminations: &self.terminations,
             now: at(self.now),
             uptime: self.uptime,
             ..calm.situation(want, &self.observed)
         });
-        self.record.ended.extend(plan.ends.iter().cloned());
-        self.record.lost.extend(plan.lost.iter().cloned());
-        if let (Want::Run(pod), Outlook::Completed) = (want, plan.outlook) {
-            self.record.note(pod, Life::Completed, Arc::default());
+        self.checkpoint.terminating_sandboxes.extend(plan.terminating.iter().cloned());
+        self.checkpoint.killed_containers.extend(plan.killed.iter().cloned());
+        if let (Want::Run(pod), PodLifecycle::Completed) = (want, plan.lifecycle) {
+            self.checkpoint.note(pod, Life::Completed, Arc::default());
         }
         plan
     }
@@ -73,16 +73,16 @@ impl Simulated {
         match (step, want) {
             (Step::StopContainers(all), _) => {
                 for stop in all {
-                    self.endings.note(stop, 1);
+                    self.terminations.note(stop, 1);
                     let found =
                         seen.containers.iter_mut().find(|c| c.id == stop.id).expect("stops what is there");
-                    match stop.ask {
-                        Ask::PreStop { .. } if self.hooks_hang => {}
-                        Ask::PreStop { .. } => self.endings.hook_is_over(&stop.id),
-                        Ask::Wait => {}
-                        Ask::End { .. } => {
+                    match stop.action {
+                        StopAction::PreStop { .. } if self.hooks_hang => {}
+                        StopAction::PreStop { .. } => self.terminations.hook_is_over(&stop.id),
+                        StopAction::Wait => {}
+                        StopAction::End { .. } => {
                             found.state = exited(self.exit_code, now);
-                            self.endings.retain(|id| *id != stop.id);
+                            self.terminations.retain(|id| *id != stop.id);
                         }
                     }
                 }
@@ -104,9 +104,9 @@ impl Simulated {
                 assert!(!seen.containers.iter().any(|c| c.sandbox == *id), "an empty one");
                 seen.sandboxes.retain(|s| s.id != *id);
             }
-            (_, Want::Stop) => panic!("starts something while stopping: {step:?}"),
+            (_, Want::End { .. } | Want::Stop { .. }) => panic!("starts something while stopping: {step:?}"),
             (Step::CreateSandbox { attempt, .. }, Want::Run(pod)) => {
-                assert!(!self.record.has_completed(pod), "what completed needs no sandbox");
+                assert!(!self.checkpoint.has_completed(pod), "what completed needs no sandbox");
                 let new = Sandbox {
                     hash: Some(pod.hash.clone()),
                     created_at: at(now),
@@ -116,9 +116,9 @@ impl Simulated {
                 seen.sandboxes.push(new);
             }
             (Step::StartContainer(start), Want::Run(pod)) => {
-                assert!(!self.record.has_completed(pod), "what completed does not start again");
+                assert!(!self.checkpoint.has_completed(pod), "what completed does not start again");
                 assert!(
-                    !self.record.ended.contains(&start.sandbox),
+                    !self.checkpoint.terminating_sandboxes.contains(&start.sandbox),
                     "an end that was begun is finished first"
                 );
                 let spec = pod.container(start.container).expect("a container of the pod");
@@ -233,16 +233,18 @@ prop_compose! {
 }
 
 /// At rest a pod that lives runs every container that its policies want, and one that completed runs none.
-fn check_rest(pod: &Pod, world: &Simulated, outlook: Outlook) {
+fn check_rest(pod: &Pod, world: &Simulated, lifecycle: PodLifecycle) {
     let alive = |name: &str| world.observed.containers.iter().any(|c| c.name == name && c.is_alive());
     for (which, spec) in pod.containers() {
         let newest = world.observed.containers_of(pod, &spec.name).first().and_then(|c| c.exit());
         let stays = newest.is_some_and(|exit| after_exit(&pod.spec, spec, exit.code) == AfterExit::Stays);
         let ordinary = matches!(which, ContainerRef::Init(_)) && !is_sidecar(spec);
-        match outlook {
-            Outlook::Completed => assert!(!alive(&spec.name), "{} outlives its pod", spec.name),
-            Outlook::Lives => assert!(alive(&spec.name) || ordinary || stays, "{} should run", spec.name),
-            Outlook::EndsFirst => panic!("at rest before the end"),
+        match lifecycle {
+            PodLifecycle::Completed => assert!(!alive(&spec.name), "{} outlives its pod", spec.name),
+            PodLifecycle::Active => {
+                assert!(alive(&spec.name) || ordinary || stays, "{} should run", spec.name)
+            }
+            PodLifecycle::TerminatesFirst => panic!("at rest before the end"),
         }
     }
 }
@@ -262,19 +264,19 @@ proptest! {
     ) {
         let failed = observed.containers.iter().zip(failed).filter_map(|(c, kind)| Some((c.id.clone(), kind?)));
         let probes = failed.map(|key| (key, Some(Outcome::Failure))).collect();
-        let mut record = Record::default();
+        let mut record = Checkpoint::default();
         if completed {
             record.note(&pod, Life::Completed, Arc::default());
         }
         let marked = observed.sandboxes.iter().zip(ended).filter(|(_, ended)| *ended);
-        record.ended = marked.map(|(sandbox, _)| sandbox.id.clone()).collect();
-        let want = if stop { Want::Stop } else { Want::Run(Arc::new(pod.clone())) };
-        let mut world = Simulated { observed, record, probes, now: 1_000, endings: Endings::default(), uptime: Duration::ZERO, hooks_hang, exit_code };
+        record.terminating_sandboxes = marked.map(|(sandbox, _)| sandbox.id.clone()).collect();
+        let want = if stop { Want::Stop { grace: None } } else { Want::Run(Arc::new(pod.clone())) };
+        let mut world = Simulated { observed, checkpoint: record, probes, now: 1_000, terminations: Terminations::default(), uptime: Duration::ZERO, hooks_hang, exit_code };
         let mut rounds = 0;
-        let outlook = loop {
+        let lifecycle = loop {
             let plan = world.plan(&want);
             if plan.steps.is_empty() && plan.wake_in.is_none() && !world.init_container_ends() {
-                break plan.outlook;
+                break plan.lifecycle;
             }
             world.apply(&want, &plan);
             if plan.steps.is_empty() {
@@ -284,12 +286,12 @@ proptest! {
             rounds += 1;
             prop_assert!(rounds < 30, "no rest after {rounds} rounds: {:?}", plan);
         };
-        prop_assert!(world.record.ended.is_empty(), "an end that was begun is finished");
+        prop_assert!(world.checkpoint.terminating_sandboxes.is_empty(), "an end that was begun is finished");
         if stop {
             prop_assert!(world.observed.is_empty());
         } else {
             prop_assert!(world.observed.sandboxes.iter().all(|s| s.uid.as_str() == "u"), "the other instance is gone");
-            check_rest(&pod, &world, outlook);
+            check_rest(&pod, &world, lifecycle);
         }
     }
 }

@@ -18,7 +18,7 @@ pub(super) fn phase(spec: &PodSpec, plan: &Plan, containers: &Containers<'_>) ->
     // A container that was ended because its sandbox died has not completed.
     let stays = |container, ended: &Termination| {
         let was_lost =
-            outlives_sandbox(spec, container) && ended.id.as_ref().is_some_and(|id| plan.lost.contains(id));
+            outlives_sandbox(spec, container) && ended.id.as_ref().is_some_and(|id| plan.killed.contains(id));
         !was_lost && after_exit(spec, container, ended.exit_code) == AfterExit::Stays
     };
     for (container, summary) in &containers.init {

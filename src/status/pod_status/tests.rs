@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::resources::pod_resources;
 use super::*;
-use crate::plan::checkpoint::Record;
+use crate::plan::checkpoint::Checkpoint;
 use crate::pod::testing::pod_with;
 
 fn of(spec: Value) -> Value {
@@ -97,13 +97,13 @@ fn the_status_of_an_old_checkpoint_is_served_as_it_was_written() {
         ),
     ] {
         let written: Value = serde_json::from_str(text).unwrap();
-        let old: Record = serde_json::from_str(text).unwrap();
-        let status = |record: &Record| {
+        let old: Checkpoint = serde_json::from_str(text).unwrap();
+        let status = |record: &Checkpoint| {
             let state = &record.instance.as_ref().unwrap().state;
             serde_json::to_value(pod_status(&pod, Some(state))).unwrap()
         };
         assert_eq!(status(&old), written["instance"]["status"], "{name}");
-        let new: Record = serde_json::from_str(&serde_json::to_string(&old).unwrap()).unwrap();
+        let new: Checkpoint = serde_json::from_str(&serde_json::to_string(&old).unwrap()).unwrap();
         assert_eq!(status(&new), written["instance"]["status"], "{name}, written in today's form");
     }
 }

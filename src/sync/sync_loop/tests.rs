@@ -1,7 +1,7 @@
 //! Recorded sequences of events, replayed.
 
 use super::*;
-use crate::plan::checkpoint::{Age, Life, Record};
+use crate::plan::checkpoint::{Age, Checkpoint, Life};
 use crate::pod::PodUid;
 use crate::pod::state::{Condition, ConditionType};
 use crate::pod::testing::{pod, pod_after};
@@ -72,15 +72,15 @@ enum Said {
 /// Handles an event, and says what to do.
 fn on(state: &mut SyncLoop, event: Event) -> Vec<Said> {
     let say = |command| match command {
-        Command::Tell(name, wish) => Said::Tell(name, wish.want),
+        Command::Tell(name, desired) => Said::Tell(name, desired.want),
         Command::Dismiss(name) => Said::Dismiss(name),
     };
     state.handle(event).into_iter().map(say).collect()
 }
 
-/// The report that the newest wish for a pod is fulfilled.
+/// The report that the newest desired for a pod is fulfilled.
 fn gone(state: &SyncLoop, pod: &str) -> Event {
-    let number = state.workers[&name(pod)].wish.number;
+    let number = state.workers[&name(pod)].desired.generation;
     Event::Worker(Report::Gone { pod: name(pod), number })
 }
 
@@ -89,7 +89,7 @@ fn run(pod: &Arc<Pod>) -> Said {
 }
 
 fn stop(pod: &str) -> Said {
-    Said::Tell(name(pod), Want::Stop)
+    Said::Tell(name(pod), Want::Stop { grace: None })
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_wish_that_crosses_the_end_keeps_the_worker() {
     assert_eq!(on(&mut state, late), []);
     assert!(state.view().pods.contains_key(&name("a")));
 
-    // The worker may be in the middle of the second wish when the third repeats the first.
+    // The worker may be in the middle of the second desired when the third repeats the first.
     state.handle(config(&[], true));
     let late = gone(&state, "a");
     state.handle(config(&[&a], true));
@@ -220,7 +220,7 @@ fn told(pod: &Arc<Pod>, phase: Phase, ready: bool) -> Event {
 /// Whom is told what, each as `name: whom it waits for`.
 fn waits(commands: Vec<Command>) -> Vec<String> {
     let each = commands.into_iter().map(|command| match command {
-        Command::Tell(name, wish) => format!("{}: {}", name.name, order::in_words(&wish.unmet)),
+        Command::Tell(name, desired) => format!("{}: {}", name.name, order::in_words(&desired.blocked_on)),
         Command::Dismiss(name) => format!("{}: dismissed", name.name),
     });
     each.collect()
@@ -281,9 +281,9 @@ fn what_was_remembered_is_shown_until_somebody_looks_and_forgotten_on_evidence()
     let a = wanted("a", "1");
     let ready = Arc::new(PodState { phase: Phase::Running, ..PodState::default() });
     let past = |pod: &Arc<Pod>, life, age| {
-        let mut record = Record::default();
-        record.note(pod, life, ready.clone());
-        Remembered { record, age }
+        let mut checkpoint = Checkpoint::default();
+        checkpoint.note(pod, life, ready.clone());
+        Remembered { checkpoint, age }
     };
     let open = |pod| past(pod, Life::Open, Age::ThisBoot);
     let lost = Remembered::default();
@@ -340,7 +340,7 @@ fn a_fixed_uid_moves_to_another_name_only_when_the_first_is_gone() {
     assert_eq!(on(&mut state, listed(&[])), [run(&a)]);
     on(&mut state, synced(&a, &[("s", true)]));
     let commands = on(&mut state, config(&[&b], true));
-    assert_eq!(commands, [Said::Tell(name("a"), Want::Stop)], "b waits");
+    assert_eq!(commands, [Said::Tell(name("a"), Want::Stop { grace: None })], "b waits");
     assert!(state.view().pods.contains_key(&name("b")), "and is shown");
     assert_eq!(on(&mut state, listed(&[("a", Some(Source::File), &[("s", true)])])), []);
     let gone = gone(&state, "a");
@@ -355,7 +355,7 @@ fn a_fixed_uid_moves_to_another_name_only_when_the_first_is_gone() {
         seen: seen(&[("s", true)]),
     };
     let list = Event::Pleg(PlegEvent::Listed([(name("a"), held)].into()));
-    assert_eq!(on(&mut state, list), [Said::Tell(name("a"), Want::Stop)]);
+    assert_eq!(on(&mut state, list), [Said::Tell(name("a"), Want::Stop { grace: None })]);
     let gone = self::gone(&state, "a");
     assert_eq!(on(&mut state, gone), [Said::Dismiss(name("a")), run(&b)]);
 }

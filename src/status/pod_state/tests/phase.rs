@@ -36,7 +36,7 @@ fn a_pod_is_over_when_none_of_its_containers_restarts() {
 
 #[test]
 fn what_was_ended_with_its_sandbox_has_not_succeeded() {
-    let plan = Plan { lost: [ContainerId::from("main-0")].into(), ..Plan::default() };
+    let plan = Plan { killed: [ContainerId::from("main-0")].into(), ..Plan::default() };
     let observed = Observed {
         sandboxes: vec![sandbox(0, false, &[])],
         containers: vec![container("main", 0, exited(0))],
