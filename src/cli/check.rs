@@ -3,23 +3,23 @@
 //! It decodes with the agent's own functions, so the two cannot disagree. It reads the files that it is given and
 //! nothing else, and changes nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod input;
+
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::fs::{self, File};
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use lexopt::{Arg, Parser};
 
+use self::input::{Input, read};
 use super::{Answer, UsageError};
 use crate::config::this_node_name;
+use crate::pod::decode::Decoded;
 use crate::pod::decode::list::{Place, decode_list};
-use crate::pod::decode::{Decoded, MAX_MANIFEST};
 use crate::pod::{Finding, Origin, Refusal, Source, decode_manifest};
-use crate::source::dir::{is_manifest_name, read_regular};
 use crate::sync::mux::{PodConfig, Snapshot};
 use crate::sync::view::{Outcome, Verdict, to_json};
 
@@ -131,89 +131,6 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Asked, UsageError>
         }
     }
     if options.paths.is_empty() { Err(UsageError::NothingToCheck) } else { Ok(Asked::Check(options)) }
-}
-
-/// Something to be judged: its name, and its bytes or why it has none.
-type Input = (String, Result<Vec<u8>, String>);
-
-fn read(paths: &[PathBuf]) -> Vec<Input> {
-    let mut seen = BTreeSet::new();
-    let mut inputs = Vec::new();
-    for path in paths {
-        if path == Path::new("-") {
-            inputs.push(("-".to_owned(), read_whole(io::stdin())));
-            continue;
-        }
-        let listed = match list(path) {
-            Ok(listed) => listed,
-            Err(error) => {
-                inputs.push((path.display().to_string(), Err(cannot_be_read(&error))));
-                continue;
-            }
-        };
-        let (files, read): (_, fn(&Path) -> _) = match listed {
-            Listed::Itself => (vec![path.clone()], read_named),
-            Listed::Directory(files) => (files, read_found),
-        };
-        for file in files {
-            if seen.insert(entry_of(&file)) {
-                inputs.push((file.display().to_string(), read(&file)));
-            }
-        }
-    }
-    inputs
-}
-
-/// What a path stands for.
-enum Listed {
-    Itself,
-    Directory(Vec<PathBuf>),
-}
-
-fn list(path: &Path) -> io::Result<Listed> {
-    if !fs::metadata(path)?.is_dir() {
-        return Ok(Listed::Itself);
-    }
-    let mut files = Vec::new();
-    for entry in fs::read_dir(path)? {
-        let entry = entry?;
-        if is_manifest_name(&entry.file_name().to_string_lossy()) {
-            files.push(entry.path());
-        }
-    }
-    files.sort();
-    Ok(Listed::Directory(files))
-}
-
-/// Whoever names a pipe means it.
-fn read_named(file: &Path) -> Result<Vec<u8>, String> {
-    File::open(file).map_err(|error| cannot_be_read(&error)).and_then(read_whole)
-}
-
-/// As the agent reads it: a FIFO in the directory must not hang.
-fn read_found(file: &Path) -> Result<Vec<u8>, String> {
-    read_regular(file, MAX_MANIFEST).map(|(bytes, _)| bytes).map_err(|error| cannot_be_read(&error))
-}
-
-/// The directory's entry that a path means: a file that is named twice, or named beside its directory, is one file.
-/// A link to it is another, as it is for the agent.
-fn entry_of(file: &Path) -> PathBuf {
-    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    match (fs::canonicalize(parent), file.file_name()) {
-        (Ok(parent), Some(name)) => parent.join(name),
-        _ => file.to_owned(),
-    }
-}
-
-fn read_whole(from: impl Read) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    // One byte more than is allowed tells that it is too much.
-    from.take(MAX_MANIFEST as u64 + 1).read_to_end(&mut bytes).map_err(|error| cannot_be_read(&error))?;
-    Ok(bytes)
-}
-
-fn cannot_be_read(error: &io::Error) -> String {
-    format!("cannot be read: {error}")
 }
 
 /// What one pod's place in an input comes to: the pod, or why it is none.

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
+use crate::runtime::cri::Endpoint;
 use crate::time::duration::parse_duration;
 
 /// Whether rkubelet acts on a setting yet.
@@ -103,7 +104,7 @@ impl Kind {
             Kind::Ip => text(&|text| text.parse::<IpAddr>().is_ok()),
             Kind::Ips => list(value, is_ip),
             Kind::NodeIps => list(value, is_ip) && is_one_per_family(value),
-            Kind::Endpoint => text(&|text| normalize_endpoint(text).is_some()),
+            Kind::Endpoint => text(&|text| text.parse::<Endpoint>().is_ok()),
             Kind::Url => text(&is_http_url),
             Kind::Quantity => value == "" || is_quantity(value),
             Kind::OneOf(words) => text(&|text| words.contains(&text)),
@@ -185,12 +186,6 @@ impl Kind {
     }
 }
 
-/// The endpoint as a `unix://` URL. A bare absolute path is taken too, as kubelet does.
-pub(crate) fn normalize_endpoint(text: &str) -> Option<String> {
-    let path = text.strip_prefix("unix://").or_else(|| text.strip_prefix("unix:")).unwrap_or(text);
-    path.starts_with('/').then(|| format!("unix://{path}"))
-}
-
 fn is_int_between(value: &Value, min: i64, max: i64) -> bool {
     value.as_i64().is_some_and(|int| (min..=max).contains(&int))
 }
@@ -241,7 +236,7 @@ fn is_quantity(value: &Value) -> bool {
 mod tests {
     use serde_json::json;
 
-    use super::{Kind, is_quantity, normalize_endpoint};
+    use super::{Kind, is_quantity};
 
     #[test]
     fn kinds_judge_values() {
@@ -265,6 +260,7 @@ mod tests {
             (Kind::NodeIps, json!(["10.0.0.1", "::1"]), json!(["10.0.0.1", "10.0.0.2"])),
             (Kind::NodeIps, json!(["::"]), json!(["10.0.0.1", "::1", "::2"])),
             (Kind::Endpoint, json!("unix:///run/x.sock"), json!("tcp://127.0.0.1:1")),
+            (Kind::Endpoint, json!("/run/x.sock"), json!("unix:///run/")),
             (Kind::Url, json!("https://host/pods"), json!("ftp://host")),
             (Kind::Url, json!("http://host"), json!("http:///x")),
             (Kind::OneOf(&["a", "b"]), json!("b"), json!("c")),
@@ -290,20 +286,6 @@ mod tests {
         }
         for bad in [json!(""), json!("Mi"), json!("1MiB"), json!("1.2.3"), json!("e3"), json!(true)] {
             assert!(!is_quantity(&bad), "{bad}");
-        }
-    }
-
-    #[test]
-    fn endpoints_become_urls() {
-        for (text, url) in [
-            ("unix:///run/a.sock", Some("unix:///run/a.sock")),
-            ("unix:/run/a.sock", Some("unix:///run/a.sock")),
-            ("/run/a.sock", Some("unix:///run/a.sock")),
-            ("run/a.sock", None),
-            ("unix://run/a.sock", None),
-            ("tcp://1.2.3.4:5", None),
-        ] {
-            assert_eq!(normalize_endpoint(text).as_deref(), url, "{text}");
         }
     }
 }

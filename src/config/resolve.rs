@@ -15,15 +15,13 @@ use serde_json::Value;
 
 use super::error::ConfigError;
 use super::flags::Flags;
-use super::kind::normalize_endpoint;
 use super::kubelet_configuration::KubeletConfiguration;
 use super::node_name::{is_dns1123_subdomain, node_name};
 use crate::http::tls::{Identity, Roots};
 use crate::http::{PlainText, Tls, Url};
 use crate::pod::image::provider::Provider;
+use crate::runtime::cri::Endpoint;
 use crate::time::duration::parse_duration;
-
-const RUNTIME_ENDPOINT: &str = "unix:///run/containerd/containerd.sock";
 
 /// All that the agent was told: validated, with every default in place. Fixed for the life of the process.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,10 +44,10 @@ pub(crate) struct Config {
     pub http_check_frequency: Duration,
     /// The longest time between two looks at a pod.
     pub sync_frequency: Duration,
-    /// The runtime service's socket, a `unix://` URL.
-    pub runtime_endpoint: String,
-    /// The image service's socket, a `unix://` URL; the runtime's unless set.
-    pub image_endpoint: String,
+    /// The runtime service's socket.
+    pub runtime_endpoint: Endpoint,
+    /// The image service's socket; the runtime's unless set.
+    pub image_endpoint: Endpoint,
     /// The deadline of calls to the runtime, long-running ones apart.
     pub runtime_request_timeout: Duration,
     /// Where the agent and the pods' volumes live.
@@ -160,8 +158,7 @@ impl Config {
             return Err(ConfigError::ImagePulls { parallel });
         }
 
-        let runtime_endpoint =
-            settings.endpoint("containerRuntimeEndpoint").unwrap_or_else(|| RUNTIME_ENDPOINT.to_owned());
+        let runtime_endpoint = settings.endpoint("containerRuntimeEndpoint").unwrap_or_default();
         let root_dir = PathBuf::from(flags.text("root-dir").unwrap_or("/var/lib/kubelet"));
 
         Ok(Self {
@@ -258,8 +255,8 @@ impl<'a> Settings<'a> {
         self.text(field)?.parse().ok()
     }
 
-    fn endpoint(&self, field: &str) -> Option<String> {
-        normalize_endpoint(self.text(field)?)
+    fn endpoint(&self, field: &str) -> Option<Endpoint> {
+        self.text(field)?.parse().ok()
     }
 }
 

@@ -66,8 +66,8 @@ fn defaults_are_those_of_kubelet() {
             file_check_frequency: seconds(20),
             http_check_frequency: seconds(20),
             sync_frequency: seconds(60),
-            runtime_endpoint: "unix:///run/containerd/containerd.sock".into(),
-            image_endpoint: "unix:///run/containerd/containerd.sock".into(),
+            runtime_endpoint: "unix:///run/containerd/containerd.sock".parse().unwrap(),
+            image_endpoint: "unix:///run/containerd/containerd.sock".parse().unwrap(),
             runtime_request_timeout: seconds(120),
             root_dir: "/var/lib/kubelet".into(),
             cert_dir: "/var/lib/kubelet/pki".into(),
@@ -191,8 +191,8 @@ fn endpoints_addresses_labels_and_headers_are_read() {
         "staticPodURL: https://host/pods\nstaticPodURLHeader: {a: [secret-1, secret-2]}",
         &["--container-runtime-endpoint=/run/a.sock", "--node-ip=10.0.0.1,::1", "--node-labels=a=b,c"],
     );
-    assert_eq!(config.runtime_endpoint, "unix:///run/a.sock");
-    assert_eq!(config.image_endpoint, "unix:///run/a.sock");
+    assert_eq!(config.runtime_endpoint.to_string(), "unix:///run/a.sock");
+    assert_eq!(config.image_endpoint.to_string(), "unix:///run/a.sock");
     assert_eq!(config.node_ips.len(), 2);
     assert_eq!(config.node_labels["a"], "b");
     assert_eq!(config.manifest_url_headers.get_all("a").iter().collect::<Vec<_>>(), ["secret-1", "secret-2"]);

@@ -33,6 +33,8 @@ fn a_bad_flag_field_or_value_exits_with_64_and_one_line() {
         &["--container-runtime-endpoint=ftp://x"],
         &["--container-runtime-endpoint", "ftp://x"],
     );
+    let directory = "--container-runtime-endpoint=unix:///run/";
+    assert_refused(&rig, &[directory], &["--container-runtime-endpoint", "unix:///run/"]);
     assert_refused(&rig, &["--config=/does/not/exist.yaml"], &["/does/not/exist.yaml"]);
     let path = rig.config_path();
     let config = format!("--config={}", path.display());

@@ -111,14 +111,3 @@ fn lists_and_documents_are_the_contents_of_a_url() {
     let file = "x.yaml: refused: holds 2 documents; a manifest is one Pod\n";
     assert_eq!(render(&verdicts(Source::File)), file);
 }
-
-#[test]
-fn a_fifo_in_a_directory_does_not_hang() {
-    let directory = tempfile::tempdir().unwrap();
-    let fifo = directory.path().join("x.yaml");
-    let mode = rustix::fs::Mode::RUSR;
-    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, mode).unwrap();
-    let inputs = read(&[directory.path().to_owned()]);
-    let reason = "cannot be read: is not a regular file".to_owned();
-    assert_eq!(inputs, [(fifo.display().to_string(), Err(reason))]);
-}
