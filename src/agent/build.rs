@@ -56,7 +56,7 @@ pub(super) fn runtime(
         resolv_conf: config.resolv_conf.clone(),
     };
     let settings = PullSettings {
-        width: config.parallel_image_pulls(),
+        width: config.parallel_image_pulls,
         fallback: if config.image_pull_fallback { Fallback::Present } else { Fallback::Never },
         root_dir: config.root_dir.clone(),
         providers: config.credential_providers.clone(),

@@ -21,6 +21,14 @@ pub(crate) enum ConfigError {
         /// The flag that may have been meant.
         hint: Hint,
     },
+    /// A flag that kubelet once had.
+    #[error("flag {flag} was removed from kubelet in Kubernetes {release}")]
+    RemovedFlag {
+        /// The flag as written, with its dashes.
+        flag: String,
+        /// The release that no longer has it.
+        release: &'static str,
+    },
     /// A flag that needs a value, at the end of the command line.
     #[error("flag {flag} needs a value")]
     MissingValue {
@@ -71,15 +79,13 @@ pub(crate) enum ConfigError {
         /// What it must say.
         expected: &'static str,
     },
-    /// A field that KubeletConfiguration does not have.
-    #[error("{}: unknown field {field}{hint}", path.display())]
-    UnknownField {
+    /// Parts of a file that would be ignored, with `--strict-config`.
+    #[error("{}: {}", path.display(), ignored.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Ignored {
         /// The file.
         path: PathBuf,
-        /// The full path of the field, such as `authentication.x509.caFile`.
-        field: String,
-        /// The field that may have been meant.
-        hint: Hint,
+        /// The parts.
+        ignored: Vec<Ignored>,
     },
     /// A field whose value is of the wrong kind.
     #[error("{}: {field}: {value} is not {expected}", path.display())]
@@ -93,12 +99,15 @@ pub(crate) enum ConfigError {
         /// What it should have been.
         expected: String,
     },
-    /// More than one image at a time, and one at a time, were both asked for.
-    #[error("maxParallelImagePulls is {parallel}, but serializeImagePulls (--serialize-image-pulls) is true")]
-    ImagePulls {
-        /// The number asked for.
-        parallel: u32,
+    /// Settings that kubelet refuses too, each for what it says or for how it goes with others.
+    #[error("{}", problems.join("; "))]
+    Invalid {
+        /// A reason for each, beginning with the setting.
+        problems: Vec<String>,
     },
+    /// Several of these at once.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Several(Vec<ConfigError>),
     /// One of the two flags about credential provider plugins without the other.
     #[error("--{given} needs --{missing} beside it")]
     CredentialProviderFlags {
@@ -141,11 +150,43 @@ pub(crate) enum ConfigError {
     /// A certificate without its key, or a key without its certificate.
     #[error("--manifest-url-client-certificate and --manifest-url-client-key go together")]
     HalfIdentity,
-    /// Neither the hostname nor `--hostname-override` is a name that a node can have.
-    #[error("node name {name:?} is not a DNS-1123 subdomain; set one with --hostname-override")]
+    /// Neither the hostname nor `--hostname-override` is a name that can be part of names and paths.
+    #[error("node name {name:?} is not letters, digits, '-', '_' and '.'; set one with --hostname-override")]
     NodeName {
         /// The name that came out.
         name: String,
+    },
+}
+
+impl ConfigError {
+    /// All of these as one; none if there is none.
+    pub(crate) fn all(mut problems: Vec<Self>) -> Option<Self> {
+        if problems.len() > 1 { Some(Self::Several(problems)) } else { problems.pop() }
+    }
+}
+
+/// A part of a configuration file that is ignored, as kubelet ignores it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Ignored {
+    /// A field that KubeletConfiguration does not have.
+    #[error("unknown field {field}{hint}")]
+    UnknownField {
+        /// The full path of the field, such as `authentication.x509.caFile`.
+        field: String,
+        /// The field that may have been meant.
+        hint: Hint,
+    },
+    /// A field that is written more than once.
+    #[error("field {field} is written more than once, and the last one counts")]
+    DoubledField {
+        /// The full path of the field.
+        field: String,
+    },
+    /// More documents than one.
+    #[error("{count} documents, and the first one counts")]
+    Documents {
+        /// How many there are.
+        count: usize,
     },
 }
 

@@ -3,10 +3,11 @@
 //! One vocabulary for the fields of the file and for the flags: `check` judges JSON, `text` (next door) turns a
 //! flag's text into the same JSON, so that a value means the same wherever it was written.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use serde_json::Value;
 
+use crate::pod::quantity::Amount;
 use crate::runtime::cri::Endpoint;
 use crate::time::duration::parse_duration;
 
@@ -47,10 +48,8 @@ pub(crate) enum Kind {
     Duration(i64, i64),
     /// A Go duration, or a number of nanoseconds.
     DurationOrNanos,
-    /// An IP address.
-    Ip,
-    /// A list of IP addresses.
-    Ips,
+    /// An IP address to listen on, or `localhost`.
+    BindAddress,
     /// One IP address, or one per family.
     NodeIps,
     /// The UNIX socket of a runtime.
@@ -81,8 +80,19 @@ pub(crate) enum Kind {
     Version,
     /// An object with these fields.
     Object(&'static [Field]),
-    /// A list of objects with these fields, and how a flag's text becomes that list.
-    Items(&'static [Field], fn(&str) -> Option<Vec<Value>>),
+    /// A list of objects.
+    Items(&'static ItemsKind),
+}
+
+/// The kind of a list of objects.
+#[derive(Debug)]
+pub(crate) struct ItemsKind {
+    /// The fields of an object.
+    pub(crate) fields: &'static [Field],
+    /// How a flag's text becomes the list.
+    pub(crate) parse: fn(&str) -> Option<Vec<Value>>,
+    /// What such a list is, for an error: "... is not {expected}".
+    pub(crate) expected: &'static str,
 }
 
 impl Kind {
@@ -101,8 +111,7 @@ impl Kind {
                 value.as_str().and_then(parse_duration).is_some_and(|nanos| (min..=max).contains(&nanos))
             }
             Kind::DurationOrNanos => value.is_i64() || value.as_str().and_then(parse_duration).is_some(),
-            Kind::Ip => text(&|text| text.parse::<IpAddr>().is_ok()),
-            Kind::Ips => list(value, is_ip),
+            Kind::BindAddress => text(&|text| parse_bind_address(text).is_some()),
             Kind::NodeIps => list(value, is_ip) && is_one_per_family(value),
             Kind::Endpoint => text(&|text| text.parse::<Endpoint>().is_ok()),
             Kind::Url => text(&is_http_url),
@@ -122,10 +131,28 @@ impl Kind {
 
     /// `check`, and the fields of the objects of a list too: for a flag, whose value is refused as a whole.
     pub(crate) fn check_whole(&self, value: &Value) -> bool {
-        let Kind::Items(fields, _) = *self else { return self.check(value) };
+        let Kind::Items(items) = *self else { return self.check(value) };
         list(value, |item| {
-            fields.iter().all(|field| item.get(field.name).is_none_or(|inner| field.kind.check(inner)))
+            items.fields.iter().all(|field| item.get(field.name).is_none_or(|inner| field.kind.check(inner)))
         })
+    }
+
+    /// Whether the value is Go's zero value, or as empty as that: for most fields it means the default.
+    pub(crate) fn is_zero(&self, value: &Value) -> bool {
+        match (self, value) {
+            (_, Value::Null | Value::Bool(false)) => true,
+            (_, Value::Number(number)) => number.as_f64() == Some(0.0),
+            (Kind::Duration(..) | Kind::DurationOrNanos, Value::String(text)) => {
+                parse_duration(text) == Some(0)
+            }
+            (Kind::Quantity, Value::String(text)) => {
+                text.is_empty() || Amount::parse(text).is_ok_and(Amount::is_zero)
+            }
+            (_, Value::String(text)) => text.is_empty(),
+            (_, Value::Array(items)) => items.is_empty(),
+            (_, Value::Object(map)) => map.is_empty(),
+            _ => false,
+        }
     }
 
     /// What a value of this kind is, for an error: "... is not {expected}".
@@ -137,13 +164,11 @@ impl Kind {
             Kind::String => "a text",
             Kind::Path => "a path",
             Kind::Duration(min, i64::MAX) if min < 0 => "a duration such as 1m30s",
-            Kind::Duration(_, i64::MAX) => "a duration such as 1m30s, zero or longer",
-            Kind::Duration(min, max) => {
-                return format!("a duration from {}s to {}s", min / 1_000_000_000, max / 1_000_000_000);
-            }
+            Kind::Duration(0, i64::MAX) => "a duration such as 1m30s, zero or longer",
+            Kind::Duration(min, i64::MAX) => return format!("a duration of {} or longer", span(min)),
+            Kind::Duration(min, max) => return format!("a duration from {} to {}", span(min), span(max)),
             Kind::DurationOrNanos => "a duration such as 5s, or a number of nanoseconds",
-            Kind::Ip => "an IP address",
-            Kind::Ips => "a list of IP addresses",
+            Kind::BindAddress => "an IP address or localhost",
             Kind::NodeIps => "an IP address, or one IPv4 and one IPv6 address",
             Kind::Endpoint => "a UNIX socket such as unix:///run/containerd/containerd.sock",
             Kind::Url => "an http:// or https:// URL",
@@ -151,15 +176,17 @@ impl Kind {
             Kind::OneOf(words) => return format!("one of {}", words.join(", ")),
             Kind::Strings => "a list of texts",
             Kind::Ints => "a list of integers",
-            Kind::StringMap => "a map of texts (key=value as a flag)",
+            Kind::StringMap => "a map of texts: key: \"value\" with quotes in a file, key=value as a flag",
             Kind::Labels => "a map of labels (key=value as a flag)",
             Kind::BoolMap => "a map of true and false (key=true as a flag)",
             Kind::QuantityMap => "a map of quantities (key=10Mi as a flag)",
-            Kind::Thresholds => "a map of thresholds (key<value as a flag)",
+            Kind::Thresholds => {
+                "a map of thresholds: memory.available: \"100Mi\" with quotes in a file, memory.available<100Mi as a flag"
+            }
             Kind::Headers => "a map of lists of texts (key:value as a flag)",
             Kind::Version => "true, false or raw",
             Kind::Object(_) => "an object",
-            Kind::Items(..) => "a list of objects",
+            Kind::Items(items) => items.expected,
         };
         words.to_owned()
     }
@@ -173,8 +200,8 @@ impl Kind {
             Kind::String | Kind::OneOf(_) | Kind::Object(_) => "string",
             Kind::Path => "path",
             Kind::Duration(..) | Kind::DurationOrNanos => "duration",
-            Kind::Ip => "ip",
-            Kind::Ips | Kind::NodeIps => "ips",
+            Kind::BindAddress => "ip",
+            Kind::NodeIps => "ips",
             Kind::Endpoint => "socket",
             Kind::Url => "url",
             Kind::Quantity => "quantity",
@@ -183,6 +210,19 @@ impl Kind {
             Kind::Thresholds => "k<v,...",
             Kind::Headers => "k:v,...",
         }
+    }
+}
+
+/// The address to listen on. `localhost` needs no resolver.
+pub(crate) fn parse_bind_address(text: &str) -> Option<IpAddr> {
+    if text == "localhost" { Some(Ipv4Addr::LOCALHOST.into()) } else { text.parse().ok() }
+}
+
+/// A bound of a duration, in the largest unit that needs no fraction.
+fn span(nanos: i64) -> String {
+    match nanos {
+        _ if nanos % 1_000_000_000 == 0 => format!("{}s", nanos / 1_000_000_000),
+        _ => format!("{}ms", nanos / 1_000_000),
     }
 }
 
@@ -218,25 +258,15 @@ fn is_http_url(text: &str) -> bool {
     rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/') && !rest.contains(char::is_whitespace))
 }
 
-/// Digits with at most one point, then a suffix: none, SI, binary, or an exponent.
 fn is_quantity(value: &Value) -> bool {
-    let Some(text) = value.as_str() else { return value.is_number() };
-    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
-    let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
-    let (number, suffix) = unsigned.split_at(end);
-    let exponent = || suffix.strip_prefix(['e', 'E']).is_some_and(|digits| digits.parse::<i16>().is_ok());
-    number.bytes().any(|byte| byte.is_ascii_digit())
-        && number.matches('.').count() <= 1
-        && (matches!(suffix, "" | "n" | "u" | "m" | "k" | "M" | "G" | "T" | "P" | "E")
-            || matches!(suffix, "Ki" | "Mi" | "Gi" | "Ti" | "Pi" | "Ei")
-            || exponent())
+    value.as_str().map_or(value.is_number(), |text| Amount::parse(text).is_ok())
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::{Kind, is_quantity};
+    use super::Kind;
 
     #[test]
     fn kinds_judge_values() {
@@ -255,8 +285,8 @@ mod tests {
             (span, json!("1m"), json!("")),
             (Kind::DurationOrNanos, json!(5), json!(true)),
             (Kind::DurationOrNanos, json!("5s"), json!("5")),
-            (Kind::Ip, json!("::1"), json!("localhost")),
-            (Kind::Ips, json!(["10.0.0.1"]), json!(["x"])),
+            (Kind::BindAddress, json!("::1"), json!("edge")),
+            (Kind::BindAddress, json!("localhost"), json!("127.0.0.1:80")),
             (Kind::NodeIps, json!(["10.0.0.1", "::1"]), json!(["10.0.0.1", "10.0.0.2"])),
             (Kind::NodeIps, json!(["::"]), json!(["10.0.0.1", "::1", "::2"])),
             (Kind::Endpoint, json!("unix:///run/x.sock"), json!("tcp://127.0.0.1:1")),
@@ -278,14 +308,30 @@ mod tests {
     }
 
     #[test]
-    fn quantities_have_a_grammar() {
-        for good in
-            [json!("0"), json!("10Mi"), json!("1.5G"), json!("100m"), json!("1e3"), json!("-1"), json!(512)]
-        {
-            assert!(is_quantity(&good), "{good}");
+    fn zero_is_what_go_takes_for_unset() {
+        for (kind, zero, other) in [
+            (Kind::Bool, json!(false), json!(true)),
+            (Kind::Int(0, 10), json!(0), json!(1)),
+            (Kind::String, json!(""), json!("0")),
+            (Kind::Duration(0, i64::MAX), json!("0s"), json!("1s")),
+            (Kind::DurationOrNanos, json!(0), json!(5)),
+            (Kind::Quantity, json!("0"), json!("1Mi")),
+            (Kind::Strings, json!([]), json!([""])),
+            (Kind::StringMap, json!({}), json!({"a": ""})),
+        ] {
+            assert!(kind.is_zero(&zero), "{kind:?} {zero}");
+            assert!(!kind.is_zero(&other), "{kind:?} {other}");
         }
-        for bad in [json!(""), json!("Mi"), json!("1MiB"), json!("1.2.3"), json!("e3"), json!(true)] {
-            assert!(!is_quantity(&bad), "{bad}");
+    }
+
+    #[test]
+    fn expectations_name_the_bounds() {
+        for (kind, words) in [
+            (Kind::Duration(1_000_000, 1_000_000_000), "a duration from 1ms to 1s"),
+            (Kind::Duration(3_000_000_000, i64::MAX), "a duration of 3s or longer"),
+            (Kind::Duration(0, i64::MAX), "a duration such as 1m30s, zero or longer"),
+        ] {
+            assert_eq!(kind.expected(), words);
         }
     }
 }

@@ -1,9 +1,8 @@
-//! The merged settings and the flags become one `Config`: defaults, and what only the whole can tell. Pure.
+//! The merged settings and the flags become one `Config`, with defaults. Pure.
 //!
-//! Every value was checked for its kind where it was written; here a missing value means its default, and a zero or
-//! an empty text does too wherever kubelet's file says so.
+//! Every value was checked for its kind where it was written, and `validate` checks the merged ones; here a missing
+//! value means its default, and a zero or an empty text does too wherever kubelet's file says so.
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,18 +14,22 @@ use serde_json::Value;
 
 use super::error::ConfigError;
 use super::flags::Flags;
+use super::kind::parse_bind_address;
 use super::kubelet_configuration::KubeletConfiguration;
-use super::node_name::{is_dns1123_subdomain, node_name};
+use super::node_name::{is_usable, node_name};
+use super::validate::find_problems;
 use crate::http::tls::{Identity, Roots};
 use crate::http::{PlainText, Tls, Url};
+use crate::pod::dns::MAX_NAME_SERVERS;
 use crate::pod::image::provider::Provider;
+use crate::pod::validate::names::not_subdomain;
 use crate::runtime::cri::Endpoint;
 use crate::time::duration::parse_duration;
 
 /// All that the agent was told: validated, with every default in place. Fixed for the life of the process.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Config {
-    /// The node's name, a DNS-1123 subdomain (`--hostname-override`, else the hostname).
+    /// The node's name (`--hostname-override`, else the hostname).
     pub node_name: String,
     /// The directory, or the one file, of the static pods' manifests (`staticPodPath`).
     pub pod_manifest_path: Option<PathBuf>,
@@ -52,36 +55,26 @@ pub(crate) struct Config {
     pub runtime_request_timeout: Duration,
     /// Where the agent and the pods' volumes live.
     pub root_dir: PathBuf,
-    /// Where the TLS certificates live.
-    pub cert_dir: PathBuf,
     /// Where the containers' logs live.
     pub pod_logs_dir: PathBuf,
     /// The node's addresses, at most one per family; `0.0.0.0` and `::` only prefer a family. Empty: find out.
     pub node_ips: Vec<IpAddr>,
-    /// Labels for the node when it registers.
-    pub node_labels: BTreeMap<String, String>,
     /// The health endpoint's address.
     pub healthz_bind_address: IpAddr,
     /// The health endpoint's port; `None` if it was switched off by 0.
     pub healthz_port: Option<u16>,
-    /// The address of the other listeners.
+    /// The read-only port's address.
     pub address: IpAddr,
-    /// The port of the kubelet API.
-    pub port: u16,
     /// The port without authentication; `None` unless asked for.
     pub read_only_port: Option<u16>,
-    /// How many pods may run.
-    pub max_pods: u32,
     /// DNS servers for pods of policy ClusterFirst.
     pub cluster_dns: Vec<IpAddr>,
     /// The cluster's DNS domain; empty if there is none.
     pub cluster_domain: String,
     /// The resolver file that pods' DNS starts from; `None` if it was switched off by an empty path.
     pub resolv_conf: Option<PathBuf>,
-    /// Whether images are pulled one at a time.
-    pub serialize_image_pulls: bool,
-    /// How many images may be pulled at a time; no limit if unset and not serialized.
-    pub max_parallel_image_pulls: Option<u32>,
+    /// How many images may be pulled at a time; none for no limit.
+    pub parallel_image_pulls: Option<usize>,
     /// The longest time that a pull may take (`--image-pull-deadline`).
     pub image_pull_deadline: Duration,
     /// Whether `Always` falls back to the present image where no registry can be reached (`--image-pull-fallback`).
@@ -121,10 +114,20 @@ impl Config {
         flags.apply_to(&mut merged);
         let settings = Settings(&merged);
 
+        let problems = find_problems(&merged, flags);
+        if !problems.is_empty() {
+            return Err(ConfigError::Invalid { problems });
+        }
+
         let name = node_name(flags.text("hostname-override").unwrap_or_default(), hostname);
-        if !is_dns1123_subdomain(&name) {
+        if !is_usable(&name) {
             return Err(ConfigError::NodeName { name });
         }
+        if not_subdomain(&name).is_some() {
+            warnings
+                .push(format!("node name {name:?} is not a DNS-1123 subdomain: no API server would take it"));
+        }
+        let cluster_dns = cluster_dns(&settings, &mut warnings);
 
         let pod_manifest_path = settings.text("staticPodPath").map(PathBuf::from);
         let manifest_url = settings.text("staticPodURL").map(manifest_url).transpose()?;
@@ -151,12 +154,8 @@ impl Config {
             warnings.push("--manifest-public-key checks no file without --require-signed-files".to_owned());
         }
 
-        let max_parallel_image_pulls = settings.int("maxParallelImagePulls");
+        let max_parallel_image_pulls: Option<usize> = settings.int("maxParallelImagePulls");
         let parallel = max_parallel_image_pulls.unwrap_or(1);
-        let serialize_image_pulls = settings.bool("serializeImagePulls").unwrap_or(parallel < 2);
-        if serialize_image_pulls && parallel > 1 {
-            return Err(ConfigError::ImagePulls { parallel });
-        }
 
         let runtime_endpoint = settings.endpoint("containerRuntimeEndpoint").unwrap_or_default();
         let root_dir = PathBuf::from(flags.text("root-dir").unwrap_or("/var/lib/kubelet"));
@@ -178,26 +177,27 @@ impl Config {
             runtime_request_timeout: settings
                 .period("runtimeRequestTimeout")
                 .unwrap_or(Duration::from_secs(120)),
-            cert_dir: PathBuf::from(flags.text("cert-dir").unwrap_or("/var/lib/kubelet/pki")),
             root_dir,
             pod_logs_dir: PathBuf::from(settings.text("podLogsDir").unwrap_or("/var/log/pods")),
             node_ips: ips(flags.get("node-ip")),
-            node_labels: labels(flags.get("node-labels")),
-            healthz_bind_address: settings.ip("healthzBindAddress").unwrap_or(Ipv4Addr::LOCALHOST.into()),
+            healthz_bind_address: settings
+                .bind_address("healthzBindAddress")
+                .unwrap_or(Ipv4Addr::LOCALHOST.into()),
             healthz_port: Some(settings.int("healthzPort").unwrap_or(10248)).filter(|port| *port != 0),
-            address: settings.ip("address").unwrap_or(Ipv4Addr::UNSPECIFIED.into()),
-            port: settings.int("port").filter(|port| *port != 0).unwrap_or(10250),
+            address: settings.bind_address("address").unwrap_or(Ipv4Addr::UNSPECIFIED.into()),
             read_only_port: settings.int("readOnlyPort").filter(|port| *port != 0),
-            max_pods: settings.int("maxPods").filter(|pods| *pods != 0).unwrap_or(110),
-            cluster_dns: ips(merged.get("clusterDNS")),
+            cluster_dns,
             cluster_domain: settings.text("clusterDomain").unwrap_or_default().to_owned(),
             resolv_conf: match merged.get("resolvConf").and_then(Value::as_str) {
                 Some("") => None,
                 Some(path) => Some(path.into()),
                 None => Some("/etc/resolv.conf".into()),
             },
-            serialize_image_pulls,
-            max_parallel_image_pulls,
+            parallel_image_pulls: if settings.bool("serializeImagePulls").unwrap_or(parallel < 2) {
+                Some(1)
+            } else {
+                max_parallel_image_pulls
+            },
             image_pull_deadline: flags
                 .text("image-pull-deadline")
                 .and_then(positive_duration)
@@ -218,14 +218,6 @@ impl Config {
             allow_unsafe_manifest_permissions: flags.is_set("allow-unsafe-manifest-permissions"),
             warnings,
         })
-    }
-
-    /// How many images may be pulled at a time; none for no limit.
-    pub(crate) fn parallel_image_pulls(&self) -> Option<usize> {
-        match (self.serialize_image_pulls, self.max_parallel_image_pulls) {
-            (true, _) => Some(1),
-            (false, width) => width.and_then(|width| usize::try_from(width).ok()),
-        }
     }
 }
 
@@ -251,8 +243,8 @@ impl<'a> Settings<'a> {
         positive_duration(self.text(field)?)
     }
 
-    fn ip(&self, field: &str) -> Option<IpAddr> {
-        self.text(field)?.parse().ok()
+    fn bind_address(&self, field: &str) -> Option<IpAddr> {
+        parse_bind_address(self.text(field)?)
     }
 
     fn endpoint(&self, field: &str) -> Option<Endpoint> {
@@ -307,9 +299,24 @@ fn ips(value: Option<&Value>) -> Vec<IpAddr> {
     value.into_iter().flat_map(texts).filter_map(|text| text.parse().ok()).collect()
 }
 
-fn labels(value: Option<&Value>) -> BTreeMap<String, String> {
-    let labels = value.and_then(Value::as_object).into_iter().flatten();
-    labels.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect()
+/// The servers of `clusterDNS`. As in kubelet, what is no address is left out, with a warning.
+fn cluster_dns(settings: &Settings<'_>, warnings: &mut Vec<String>) -> Vec<IpAddr> {
+    let mut servers = Vec::new();
+    for text in settings.0.get("clusterDNS").into_iter().flat_map(texts) {
+        match text.parse() {
+            Ok(ip) => servers.push(ip),
+            Err(_) => {
+                warnings.push(format!("clusterDNS (--cluster-dns): ignored, not an IP address: {text:?}"))
+            }
+        }
+    }
+    if servers.len() > MAX_NAME_SERVERS {
+        let count = servers.len();
+        warnings.push(format!(
+            "clusterDNS (--cluster-dns): pods get the first {MAX_NAME_SERVERS} of {count} servers, resolvers use no more"
+        ));
+    }
+    servers
 }
 
 fn warn(warnings: &mut Vec<String>, what: &str, names: &[String]) {

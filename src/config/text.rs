@@ -2,6 +2,8 @@
 //!
 //! This gives the value its shape only; `Kind::check` judges it afterwards, as it judges the file.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
 use super::kind::Kind;
@@ -17,12 +19,12 @@ pub(crate) fn parse_text(kind: Kind, text: &str) -> Option<Value> {
         | Kind::Path
         | Kind::Duration(..)
         | Kind::DurationOrNanos
-        | Kind::Ip
+        | Kind::BindAddress
         | Kind::Endpoint
         | Kind::Url
         | Kind::Quantity
         | Kind::OneOf(_) => text.into(),
-        Kind::Strings | Kind::Ips | Kind::NodeIps => parts(text).map(Value::from).collect(),
+        Kind::Strings | Kind::NodeIps => parts(text).map(Value::from).collect(),
         Kind::Ints => parts(text).map(|part| parse_int(part).map(Value::from)).collect::<Option<_>>()?,
         Kind::StringMap | Kind::QuantityMap => pairs(text, '=', |value| Some(value.into()))?,
         Kind::Thresholds => pairs(text, '<', |value| Some(value.into()))?,
@@ -41,7 +43,7 @@ pub(crate) fn parse_text(kind: Kind, text: &str) -> Option<Value> {
             }
             headers.into()
         }
-        Kind::Items(_, parse) => parse(text)?.into(),
+        Kind::Items(items) => (items.parse)(text)?.into(),
         Kind::Object(_) => return None,
     })
 }
@@ -49,7 +51,7 @@ pub(crate) fn parse_text(kind: Kind, text: &str) -> Option<Value> {
 /// Adds what a repeated flag says to what it said before: lists grow, maps are merged, the last scalar wins.
 pub(crate) fn combine(kind: Kind, earlier: &mut Value, later: Value) {
     match kind {
-        Kind::Strings | Kind::Ips | Kind::Ints | Kind::Items(..) => merge_item(earlier, later),
+        Kind::Strings | Kind::Ints | Kind::Items(..) => merge_item(earlier, later),
         Kind::StringMap
         | Kind::QuantityMap
         | Kind::Labels
@@ -122,14 +124,19 @@ pub(crate) fn no_text(_: &str) -> Option<Vec<Value>> {
     None
 }
 
-/// `key=value:Effect` or `key:Effect`, separated by commas.
+/// `key=value:Effect` or `key:Effect`, separated by commas; no key twice with the same effect.
 pub(crate) fn parse_taints(text: &str) -> Option<Vec<Value>> {
-    let taint = |part: &str| {
+    let mut seen = BTreeSet::new();
+    let mut taints = Vec::new();
+    for part in parts(text) {
         let (pair, effect) = part.rsplit_once(':')?;
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (!key.is_empty()).then(|| json!({ "key": key, "value": value, "effect": effect }))
-    };
-    parts(text).map(taint).collect()
+        if key.is_empty() || effect.is_empty() || !seen.insert((key, effect)) {
+            return None;
+        }
+        taints.push(json!({ "key": key, "value": value, "effect": effect }));
+    }
+    Some(taints)
 }
 
 /// `0:memory=1Gi,hugepages-1M=2Gi`: a NUMA node and what is reserved on it.
@@ -224,7 +231,9 @@ mod tests {
                 json!({"key": "c", "value": "", "effect": "NoExecute"}),
             ])
         );
-        assert_eq!(parse_taints("nothing"), None);
+        for text in ["nothing", "a:", ":NoSchedule", "a:NoSchedule,a=b:NoSchedule"] {
+            assert_eq!(parse_taints(text), None, "{text}");
+        }
         assert_eq!(
             parse_reserved_memory("0:memory=1Gi,hugepages-1M=2Gi"),
             Some(vec![json!({"numaNode": 0, "limits": {"memory": "1Gi", "hugepages-1M": "2Gi"}})])

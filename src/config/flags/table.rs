@@ -3,7 +3,7 @@
 //! A flag that mirrors a field takes kind and effect from the field's row, so that the two cannot disagree.
 
 use crate::config::kind::Effect::{Accepted, Honoured};
-use crate::config::kind::Kind::{Bool, Duration, Int, Labels, NodeIps, Path, String, Version};
+use crate::config::kind::Kind::{Bool, Duration, Int, Labels, NodeIps, OneOf, Path, String, Version};
 use crate::config::kind::{Effect, Kind};
 use crate::config::kubelet_configuration::field_at;
 
@@ -87,7 +87,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     field("cgroup-root", "cgroupRoot", "cgroup below which pods are placed"),
     field("cgroups-per-qos", "cgroupsPerQOS", "a cgroup per QoS class and per pod"),
     field("client-ca-file", "authentication.x509.clientCAFile", "CA that client certificates are checked against"),
-    own("cloud-provider", String, Accepted, "cloud provider, empty or external"),
+    own("cloud-provider", OneOf(&["external"]), Accepted, "cloud provider, empty or external"),
     field("cluster-dns", "clusterDNS", "DNS servers given to pods of policy ClusterFirst"),
     field("cluster-domain", "clusterDomain", "DNS domain of the cluster"),
     own("config", Path, Honoured, "KubeletConfiguration file; flags win over it"),
@@ -212,6 +212,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     own("storage-driver-table", String, Accepted, "table of the storage driver (cAdvisor)"),
     own("storage-driver-user", String, Accepted, "user of the storage driver (cAdvisor)"),
     field("streaming-connection-idle-timeout", "streamingConnectionIdleTimeout", "idle time of exec, attach and port-forward"),
+    own("strict-config", Bool, Honoured, "refuse a configuration file with a field that would be ignored (rkubelet's own)"),
     own("strict-manifests", Bool, Honoured, "refuse a manifest with a field that would be ignored (rkubelet's own)"),
     field("sync-frequency", "syncFrequency", "longest time between two looks at a pod"),
     field("system-cgroups", "systemCgroups", "cgroup of system processes"),
