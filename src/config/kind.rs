@@ -50,7 +50,7 @@ pub(crate) enum Kind {
     DurationOrNanos,
     /// An IP address to listen on, or `localhost`.
     BindAddress,
-    /// One IP address, or one per family.
+    /// One IP address, or one per family. As in kubelet, what is no address is left out.
     NodeIps,
     /// The UNIX socket of a runtime.
     Endpoint,
@@ -112,7 +112,7 @@ impl Kind {
             }
             Kind::DurationOrNanos => value.is_i64() || value.as_str().and_then(parse_duration).is_some(),
             Kind::BindAddress => text(&|text| parse_bind_address(text).is_some()),
-            Kind::NodeIps => list(value, is_ip) && is_one_per_family(value),
+            Kind::NodeIps => list(value, Value::is_string) && is_one_per_family(value),
             Kind::Endpoint => text(&|text| text.parse::<Endpoint>().is_ok()),
             Kind::Url => text(&is_http_url),
             Kind::Quantity => value == "" || is_quantity(value),
@@ -239,10 +239,7 @@ fn list(value: &Value, accept: impl Fn(&Value) -> bool) -> bool {
     value.as_array().is_some_and(|list| list.iter().all(accept))
 }
 
-fn is_ip(value: &Value) -> bool {
-    value.as_str().is_some_and(|text| text.parse::<IpAddr>().is_ok())
-}
-
+/// What is no address does not count, as in kubelet.
 fn is_one_per_family(value: &Value) -> bool {
     let ips: Vec<IpAddr> =
         value.as_array().into_iter().flatten().filter_map(|ip| ip.as_str()?.parse().ok()).collect();

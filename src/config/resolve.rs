@@ -127,7 +127,14 @@ impl Config {
             warnings
                 .push(format!("node name {name:?} is not a DNS-1123 subdomain: no API server would take it"));
         }
-        let cluster_dns = cluster_dns(&settings, &mut warnings);
+        let cluster_dns = ips(merged.get("clusterDNS"), "clusterDNS (--cluster-dns)", &mut warnings);
+        if cluster_dns.len() > MAX_NAME_SERVERS {
+            let count = cluster_dns.len();
+            warnings.push(format!(
+                "clusterDNS (--cluster-dns): pods get the first {MAX_NAME_SERVERS} of {count} servers, resolvers use no more"
+            ));
+        }
+        let node_ips = ips(flags.get("node-ip"), "--node-ip", &mut warnings);
 
         let pod_manifest_path = settings.text("staticPodPath").map(PathBuf::from);
         let manifest_url = settings.text("staticPodURL").map(manifest_url).transpose()?;
@@ -179,7 +186,7 @@ impl Config {
                 .unwrap_or(Duration::from_secs(120)),
             root_dir,
             pod_logs_dir: PathBuf::from(settings.text("podLogsDir").unwrap_or("/var/log/pods")),
-            node_ips: ips(flags.get("node-ip")),
+            node_ips,
             healthz_bind_address: settings
                 .bind_address("healthzBindAddress")
                 .unwrap_or(Ipv4Addr::LOCALHOST.into()),
@@ -295,28 +302,16 @@ fn texts(value: &Value) -> impl Iterator<Item = &str> {
     value.as_array().into_iter().flatten().filter_map(Value::as_str)
 }
 
-fn ips(value: Option<&Value>) -> Vec<IpAddr> {
-    value.into_iter().flat_map(texts).filter_map(|text| text.parse().ok()).collect()
-}
-
-/// The servers of `clusterDNS`. As in kubelet, what is no address is left out, with a warning.
-fn cluster_dns(settings: &Settings<'_>, warnings: &mut Vec<String>) -> Vec<IpAddr> {
-    let mut servers = Vec::new();
-    for text in settings.0.get("clusterDNS").into_iter().flat_map(texts) {
+/// The IP addresses of a list. As in kubelet, what is none is left out, with a warning.
+fn ips(list: Option<&Value>, name: &str, warnings: &mut Vec<String>) -> Vec<IpAddr> {
+    let mut found = Vec::new();
+    for text in list.into_iter().flat_map(texts) {
         match text.parse() {
-            Ok(ip) => servers.push(ip),
-            Err(_) => {
-                warnings.push(format!("clusterDNS (--cluster-dns): ignored, not an IP address: {text:?}"))
-            }
+            Ok(ip) => found.push(ip),
+            Err(_) => warnings.push(format!("{name}: ignored, not an IP address: {text:?}")),
         }
     }
-    if servers.len() > MAX_NAME_SERVERS {
-        let count = servers.len();
-        warnings.push(format!(
-            "clusterDNS (--cluster-dns): pods get the first {MAX_NAME_SERVERS} of {count} servers, resolvers use no more"
-        ));
-    }
-    servers
+    found
 }
 
 fn warn(warnings: &mut Vec<String>, what: &str, names: &[String]) {

@@ -23,7 +23,7 @@ const PREVIOUS_RELEASE: &str = "1.35";
 
 /// The reasons to refuse the configuration, each beginning with the setting; none if there is none.
 pub(crate) fn find_problems(settings: &KubeletConfiguration, flags: &Flags) -> Vec<String> {
-    let mut checks = Checks { settings, problems: Vec::new() };
+    let mut checks = Checks { settings, flags, problems: Vec::new() };
     checks.images();
     checks.logs();
     checks.shutdown();
@@ -33,13 +33,16 @@ pub(crate) fn find_problems(settings: &KubeletConfiguration, flags: &Flags) -> V
     checks.others();
     eviction::check(&mut checks);
     resources::check(&mut checks);
-    node::check(&mut checks, flags);
+    node::check(&mut checks);
     checks.problems
 }
 
 /// The settings, and what was found wrong with them so far.
 struct Checks<'a> {
+    /// Files and flags, merged.
     settings: &'a KubeletConfiguration,
+    /// What only a flag can say.
+    flags: &'a Flags,
     problems: Vec<String>,
 }
 
@@ -138,20 +141,20 @@ impl<'a> Checks<'a> {
                 self.refuse("logging.vmodule", format!("{text:?} is not a pattern of file names"));
             }
         }
-        for option in [
-            "logging.options.json.splitStream",
-            "logging.options.text.splitStream",
-            "logging.options.json.infoBufferSize",
-            "logging.options.text.infoBufferSize",
-        ] {
+        for option in ["logging.options.json.infoBufferSize", "logging.options.text.infoBufferSize"] {
             let is_set = match self.settings.get(option) {
                 Some(Value::String(text)) => Amount::parse(text).is_ok_and(|amount| !amount.is_zero()),
-                Some(Value::Number(number)) => number.as_f64() != Some(0.0),
-                Some(value) => *value == true,
+                Some(value) => value.as_f64() != Some(0.0),
                 None => false,
             };
             if is_set && !self.gate("LoggingAlphaOptions", false) {
                 self.refuse(option, "needs the feature gate LoggingAlphaOptions");
+            }
+        }
+        // Of the fields that these flags mirror kubelet takes no notice.
+        for flag in ["log-json-split-stream", "log-text-split-stream"] {
+            if self.flags.is_set(flag) && !self.gate("LoggingAlphaOptions", false) {
+                self.problems.push(format!("--{flag}: needs the feature gate LoggingAlphaOptions"));
             }
         }
     }
@@ -199,6 +202,15 @@ impl<'a> Checks<'a> {
             if !CIPHER_SUITES.contains(&suite.strip_prefix("TLS_").unwrap_or_default()) {
                 self.refuse("tlsCipherSuites", format!("{suite:?} is not a known cipher suite"));
             }
+        }
+        let mut suites = self.texts("tlsCipherSuites").peekable();
+        let serves_http2 = self.bool("enableServer", true) && self.text("tlsMinVersion") != "VersionTLS13";
+        if serves_http2
+            && suites.peek().is_some()
+            && !suites.any(|suite| HTTP2_CIPHER_SUITES.contains(&suite))
+        {
+            let needed = HTTP2_CIPHER_SUITES.join(" or ");
+            self.refuse("tlsCipherSuites", format!("HTTP/2 needs {needed} among them"));
         }
         let mut seen = Vec::new();
         for curve in self.items("tlsCurvePreferences").filter_map(Value::as_i64) {
@@ -296,6 +308,10 @@ static CIPHER_SUITES: &[&str] = &[
     "RSA_WITH_AES_256_GCM_SHA384",
     "RSA_WITH_RC4_128_SHA",
 ];
+
+/// HTTP/2 needs one of these below TLS 1.3.
+const HTTP2_CIPHER_SUITES: [&str; 2] =
+    ["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"];
 
 /// TLS' numbers of curves and key exchanges: P-256, P-384, P-521, X25519, and those with ML-KEM.
 const CURVES: [i64; 7] = [23, 24, 25, 29, 4587, 4588, 4589];

@@ -228,7 +228,7 @@ static VMODULES: ItemsKind =
     ItemsKind { fields: VMODULE, parse: parse_vmodule, expected: "a list of patterns such as file=2" };
 
 static MEMORY_SWAP: &[Field] = &[f("swapBehavior", OneOf(&["NoSwap", "LimitedSwap"]), Accepted)];
-static RESERVED_MEMORY: &[Field] = &[f("limits", QuantityMap, Accepted), f("numaNode", NATURAL, Accepted)];
+static RESERVED_MEMORY: &[Field] = &[f("limits", QuantityMap, Accepted), f("numaNode", INT32, Accepted)];
 static RESERVATIONS: ItemsKind = ItemsKind {
     fields: RESERVED_MEMORY,
     parse: parse_reserved_memory,

@@ -3,7 +3,6 @@
 use serde_json::Value;
 
 use super::Checks;
-use crate::config::flags::Flags;
 use crate::pod::validate::names::{not_label_value, not_qualified_name};
 
 /// Labels of Kubernetes' own namespaces that a node may give itself.
@@ -35,7 +34,8 @@ const NAMESPACED: [&str; 10] = [
 ];
 
 /// Checks taints, labels, sysctls and the lock file.
-pub(super) fn check(checks: &mut Checks<'_>, flags: &Flags) {
+pub(super) fn check(checks: &mut Checks<'_>) {
+    let flags = checks.flags;
     const TAINTS: &str = "registerWithTaints";
     for taint in checks.items(TAINTS) {
         let text = |field: &str| taint[field].as_str().unwrap_or_default();

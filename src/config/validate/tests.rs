@@ -99,8 +99,8 @@ fn fields_good_and_bad() {
         ),
         ("enforceNodeAllocatable: [pods]", "enforceNodeAllocatable: [pods, pods]", "there twice"),
         (
-            "tlsCipherSuites: [TLS_AES_128_GCM_SHA256]",
-            "tlsCipherSuites: [FOO]",
+            "{tlsCipherSuites: [TLS_AES_128_GCM_SHA256], tlsMinVersion: VersionTLS13}",
+            "tlsCipherSuites: [FOO, TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]",
             "\"FOO\" is not a known cipher suite",
         ),
         ("tlsCurvePreferences: [29]", "tlsCurvePreferences: [29, 29]", "29 is there twice"),
@@ -139,8 +139,8 @@ fn fields_good_and_bad() {
             "pattern",
         ),
         (
-            "{logging: {options: {json: {splitStream: true}}}, featureGates: {LoggingAlphaOptions: true}}",
-            "logging: {options: {json: {splitStream: true}}}",
+            "{logging: {options: {json: {infoBufferSize: 1k}}}, featureGates: {LoggingAlphaOptions: true}}",
+            "logging: {options: {json: {infoBufferSize: 1k}}}",
             "needs the feature gate LoggingAlphaOptions",
         ),
         ("containerLogMaxSize: 10Mi", "containerLogMaxSize: 100m", "whole number of bytes"),
@@ -182,6 +182,12 @@ fn flags_good_and_bad() {
             "evictionHard (--eviction-hard)",
         ),
         ("--runonce=false", "--runonce", "runOnce (--runonce)"),
+        ("--log-json-split-stream=false", "--log-json-split-stream", "needs the feature gate"),
+        (
+            "--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+            "--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+            "HTTP/2 needs",
+        ),
     ] {
         assert_eq!(problems("", &[good]), [] as [&str; 0], "{good}");
         let found = problems("", &[bad]);
@@ -195,6 +201,9 @@ fn flags_good_and_bad() {
 
 #[test]
 fn every_problem_is_told() {
-    let found = problems("{kubeReserved: {cpu: x}, tlsCipherSuites: [A, B], runOnce: true}", &[]);
+    let found = problems(
+        "{kubeReserved: {cpu: x}, tlsCipherSuites: [A, TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256], cgroupsPerQOS: false, runOnce: true}",
+        &[],
+    );
     assert_eq!(found.len(), 4, "{found:?}");
 }
