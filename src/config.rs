@@ -1,8 +1,8 @@
 //! Flags, the KubeletConfiguration file and its drop-ins become one validated [`Config`].
 //!
-//! Two levels: what was said (`flags`, `kubelet_configuration`: each value checked against a table where it was
-//! written), then what it means (`resolve`: precedence, defaults). Flags win over drop-ins, drop-ins over the file,
-//! the file over the defaults.
+//! Two steps: the values as written (`flags`, `kubelet_configuration`), each checked against a table; then the settings
+//! that they result in (`resolve`: precedence and defaults; `validate`: checks of the merged values). Flags take
+//! precedence over drop-ins, drop-ins over the file, the file over the defaults.
 //!
 //! Invariant: what kubelet 1.36 starts with is taken, and what it refuses is refused (`validate`), but for the
 //! differences that `tests/kubelet/differences.txt` lists. What is ignored or has no effect yet is in
@@ -46,7 +46,7 @@ pub(crate) enum Invocation {
     Version(String),
 }
 
-/// The name of this node for an agent that is told `hostname_override`, or nothing (`""`).
+/// The name of this node with this value of `--hostname-override`, which may be empty.
 pub(crate) fn this_node_name(hostname_override: &str) -> String {
     node_name::node_name(hostname_override, &hostname())
 }

@@ -10,7 +10,7 @@ use crate::http::Url;
 use crate::pod::image::provider::ProviderConfigError;
 use crate::text::url::UrlError;
 
-/// A configuration that rkubelet does not start with. `Display` is one line and says all there is to say.
+/// Why rkubelet does not start with a configuration. `Display` is one line, and complete: it includes the cause.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
     /// A flag that neither kubelet nor rkubelet has.
@@ -56,7 +56,7 @@ pub(crate) enum ConfigError {
     Read {
         /// The path.
         path: PathBuf,
-        /// What the system said. Part of the line, so it is not offered as a source.
+        /// The system's error. Part of the line, so it is no `source`.
         cause: io::Error,
     },
     /// A file that is neither YAML nor JSON, or not one document of it.
@@ -74,9 +74,9 @@ pub(crate) enum ConfigError {
         path: PathBuf,
         /// `apiVersion` or `kind`.
         field: &'static str,
-        /// What it says.
+        /// The value in the file.
         found: Value,
-        /// What it must say.
+        /// The value that it must have.
         expected: &'static str,
     },
     /// Parts of a file that would be ignored, with `--strict-config`.
@@ -124,16 +124,16 @@ pub(crate) enum ConfigError {
         /// What is wrong with it.
         problem: ProviderConfigError,
     },
-    /// Files must be signed, but nobody said by whom.
+    /// Signed files are required, but there is no key to check them with.
     #[error("--require-signed-files needs --manifest-public-key")]
     SignedFilesWithoutKey,
-    /// A manifest URL that is none.
+    /// A manifest URL that cannot be parsed.
     #[error("staticPodURL (--manifest-url): {cause}")]
     Url {
-        /// What is wrong with it. Part of the line, so it is not offered as a source.
+        /// What is wrong with it. Part of the line, so it is no `source`.
         cause: UrlError,
     },
-    /// A manifest URL that anybody on the way could change.
+    /// A manifest URL without TLS to another machine: anybody on the way could change the manifests.
     #[error(
         "staticPodURL (--manifest-url): {url} is in plain text and not on this machine; use https, or say --allow-insecure-manifest-url"
     )]
@@ -149,7 +149,7 @@ pub(crate) enum ConfigError {
     },
     /// A certificate without its key, or a key without its certificate.
     #[error("--manifest-url-client-certificate and --manifest-url-client-key go together")]
-    HalfIdentity,
+    IncompleteIdentity,
     /// Neither the hostname nor `--hostname-override` is a name that can be part of names and paths.
     #[error("node name {name:?} is not letters, digits, '-', '_' and '.'; set one with --hostname-override")]
     NodeName {

@@ -16,7 +16,7 @@ use serde_json::Value;
 use self::removed::removed_in;
 use self::table::{FLAGS, Flag, Target};
 use super::error::{ConfigError, Hint};
-use super::kind::{Effect, Kind};
+use super::kind::{Effect, ValueKind};
 use super::kubelet_configuration::{KubeletConfiguration, absolute};
 use super::text::{combine, parse_text};
 use crate::text::suggest::nearest;
@@ -43,7 +43,7 @@ impl Flags {
             let argument = match parser.next() {
                 Ok(None) => break,
                 Ok(Some(argument)) => argument,
-                // Only for a value that nobody took, and every value is taken below.
+                // Only for a value that was not read, and every value is read below.
                 Err(error) => return Err(ConfigError::Argument { argument: error.to_string() }),
             };
             let found = match argument {
@@ -78,7 +78,7 @@ impl Flags {
     ) -> Result<(), ConfigError> {
         let text = match flag.kind() {
             // A boolean takes its value after `=` only: `--flag false` is a flag and a stray argument.
-            Kind::Bool | Kind::Version => parser.optional_value().unwrap_or_else(|| "true".into()),
+            ValueKind::Bool | ValueKind::Version => parser.optional_value().unwrap_or_else(|| "true".into()),
             _ => parser.value().map_err(|_| ConfigError::MissingValue { flag: written.to_owned() })?,
         };
         self.add(flag, written, &text, base)
@@ -95,12 +95,12 @@ impl Flags {
         let parsed =
             text.to_str().and_then(|text| parse_text(kind, text)).filter(|value| kind.check_whole(value));
         let Some(mut value) = parsed else {
-            // What is not a header may still hold a secret.
-            let value = if matches!(kind, Kind::Headers) { "***".to_owned() } else { lossy(text) };
+            // A text that is not a header may still contain a secret.
+            let value = if matches!(kind, ValueKind::Headers) { "***".to_owned() } else { lossy(text) };
             let expected = kind.expected();
             return Err(ConfigError::FlagValue { flag: written.to_owned(), value, expected });
         };
-        if let (Kind::Path, Some(path)) = (kind, value.as_str()) {
+        if let (ValueKind::Path, Some(path)) = (kind, value.as_str()) {
             value = absolute(path, base);
         }
         match self.0.iter_mut().find(|(known, _)| known.name == flag.name) {
@@ -125,7 +125,7 @@ impl Flags {
         self.get(name).and_then(Value::as_bool).unwrap_or(false)
     }
 
-    /// Writes the flags that mirror fields over what the files said.
+    /// Sets the fields that flags mirror; they take precedence over the files.
     pub(crate) fn apply_to(&self, configuration: &mut KubeletConfiguration) {
         for (flag, value) in &self.0 {
             if let Target::Field(path) = flag.target {
@@ -134,10 +134,10 @@ impl Flags {
         }
     }
 
-    /// The flags that were given and on which rkubelet does not act yet.
+    /// The given flags on which rkubelet does not act yet.
     pub(crate) fn without_effect(&self) -> Vec<String> {
-        let idle = self.0.iter().filter(|(flag, _)| flag.effect() == Effect::Accepted);
-        idle.map(|(flag, _)| format!("--{}", flag.name)).collect()
+        let accepted = self.0.iter().filter(|(flag, _)| flag.effect() == Effect::Accepted);
+        accepted.map(|(flag, _)| format!("--{}", flag.name)).collect()
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use self::fields::{FIELDS, ZERO_IS_A_CHOICE};
 use super::error::{ConfigError, Hint, Ignored, shorten};
-use super::kind::{Effect, Field, Kind};
+use super::kind::{Effect, Field, ValueKind};
 use crate::text::suggest::nearest;
 use crate::text::yaml::parse_documents;
 
@@ -25,7 +25,7 @@ const KIND: &str = "KubeletConfiguration";
 pub(crate) struct KubeletConfiguration(Map<String, Value>);
 
 impl KubeletConfiguration {
-    /// Lays the text of a file over what is here: maps are merged, lists and scalars replaced, null unsets.
+    /// Merges the text of a file into the settings: maps are merged, lists and scalars replaced, null unsets.
     ///
     /// The whole file is checked first; a file that is refused changes nothing. `path` names it in errors, and is
     /// where its relative paths start. Returns what is ignored of it.
@@ -52,7 +52,7 @@ impl KubeletConfiguration {
             (map, rest) = (object, inner);
         }
         match (map.get_mut(rest), value, field_at(field).map(|field| field.kind)) {
-            (Some(Value::Object(known)), Value::Object(more), Some(Kind::BoolMap)) => known.extend(more),
+            (Some(Value::Object(known)), Value::Object(more), Some(ValueKind::BoolMap)) => known.extend(more),
             (_, value, _) => drop(map.insert(rest.to_owned(), value)),
         }
     }
@@ -78,7 +78,7 @@ pub(crate) fn field_at(path: &str) -> Option<&'static Field> {
     let mut found = None;
     for name in path.split('.') {
         let field = fields.iter().find(|field| field.name == name)?;
-        fields = if let Kind::Object(inner) = field.kind { inner } else { &[] };
+        fields = if let ValueKind::Object(inner) = field.kind { inner } else { &[] };
         found = Some(field);
     }
     found
@@ -149,23 +149,24 @@ fn check_object(
             continue;
         }
         if !field.kind.check(value) {
-            // What is not a header may still hold a secret.
-            let value = if matches!(field.kind, Kind::Headers) { "***".to_owned() } else { shorten(value) };
+            // A text that is not a header may still contain a secret.
+            let value =
+                if matches!(field.kind, ValueKind::Headers) { "***".to_owned() } else { shorten(value) };
             let expected = field.kind.expected();
             return Err(ConfigError::FieldValue { path: path.to_owned(), field: full, value, expected });
         }
         match (field.kind, value) {
-            (Kind::Object(inner), Value::Object(object)) => {
+            (ValueKind::Object(inner), Value::Object(object)) => {
                 check_object(inner, object, &format!("{full}."), path, ignored)?;
             }
-            (Kind::Items(items_kind), Value::Array(items)) => {
+            (ValueKind::Items(items_kind), Value::Array(items)) => {
                 for (index, item) in items.iter_mut().enumerate() {
                     let Value::Object(object) = item else { continue };
                     let prefix = format!("{full}[{index}].");
                     check_object(items_kind.fields, object, &prefix, path, ignored)?;
                 }
             }
-            (Kind::Path, value) => {
+            (ValueKind::Path, value) => {
                 let base = path.parent().unwrap_or(Path::new(""));
                 *value = absolute(value.as_str().unwrap_or_default(), base);
             }
@@ -189,7 +190,7 @@ fn hint(name: &str, fields: &'static [Field], prefix: &str) -> Hint {
 fn find_named(name: &str, fields: &'static [Field], prefix: &str, found: &mut Vec<String>) {
     for field in fields {
         let path = format!("{prefix}{}", field.name);
-        if let Kind::Object(inner) = field.kind {
+        if let ValueKind::Object(inner) = field.kind {
             find_named(name, inner, &format!("{path}."), found);
         }
         if field.name == name {
@@ -226,7 +227,7 @@ fn collect_without_effect(
     for field in fields {
         match (field.kind, object.get(field.name)) {
             (_, None) => {}
-            (Kind::Object(inner), Some(Value::Object(object))) => {
+            (ValueKind::Object(inner), Some(Value::Object(object))) => {
                 collect_without_effect(inner, object, &format!("{prefix}{}.", field.name), found);
             }
             (kind, Some(value)) if field.effect == Effect::Accepted => {

@@ -26,7 +26,7 @@ use crate::pod::validate::names::not_subdomain;
 use crate::runtime::cri::Endpoint;
 use crate::time::duration::parse_duration;
 
-/// All that the agent was told: validated, with every default in place. Fixed for the life of the process.
+/// The configuration of the agent: validated, with all defaults. Fixed for the life of the process.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Config {
     /// The node's name (`--hostname-override`, else the hostname).
@@ -37,15 +37,15 @@ pub(crate) struct Config {
     pub manifest_url: Option<Url>,
     /// The headers of requests to that URL (`staticPodURLHeader`). Their values do not show in logs.
     pub manifest_url_headers: HeaderMap,
-    /// Who may be asked for manifests in plain text.
+    /// Which hosts may be asked for manifests without TLS.
     pub manifest_url_plain_text: PlainText,
-    /// How the URL's server is known, and how it knows us.
+    /// The CA that the URL's server must have, and the client certificate for it.
     pub manifest_url_tls: Tls,
     /// How often the manifest directory is read anew, events or no events.
     pub file_check_frequency: Duration,
     /// How often the manifest URL is read.
     pub http_check_frequency: Duration,
-    /// The longest time between two looks at a pod.
+    /// The longest time between two syncs of a pod.
     pub sync_frequency: Duration,
     /// The runtime service's socket.
     pub runtime_endpoint: Endpoint,
@@ -93,14 +93,14 @@ pub(crate) struct Config {
     pub manifest_public_key: Option<PathBuf>,
     /// The key that every file of the manifest directory must be signed with, if any must.
     pub signed_files_key: Option<PathBuf>,
-    /// Whether manifests that others than root can write are believed.
+    /// Whether manifests are accepted that users other than root can write.
     pub allow_unsafe_manifest_permissions: bool,
-    /// What was said and has no effect, a line each. To be logged once, at the start.
+    /// What is ignored, or has no effect yet, a line each. To be logged once, at the start.
     pub warnings: Vec<String>,
 }
 
 impl Config {
-    /// Lays the flags over the files' settings and gives every setting its value.
+    /// Merges flags and files, checks the result, and adds the defaults.
     pub(crate) fn resolve(
         files: KubeletConfiguration,
         flags: &Flags,
@@ -228,11 +228,11 @@ impl Config {
     }
 }
 
-/// Typed reading of settings that were checked before: a value is there with its kind, or not at all.
+/// Typed reading of settings: a value was checked to be of its kind, or is missing.
 struct Settings<'a>(&'a KubeletConfiguration);
 
 impl<'a> Settings<'a> {
-    /// A text that says something.
+    /// A text that is not empty.
     fn text(&self, field: &str) -> Option<&'a str> {
         self.0.get(field)?.as_str().filter(|text| !text.is_empty())
     }
@@ -268,13 +268,13 @@ fn manifest_url_tls(flags: &Flags) -> Result<Tls, ConfigError> {
     let identity = match (path("manifest-url-client-certificate"), path("manifest-url-client-key")) {
         (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
         (None, None) => None,
-        _ => return Err(ConfigError::HalfIdentity),
+        _ => return Err(ConfigError::IncompleteIdentity),
     };
     let roots = path("manifest-url-ca-file").map_or(Roots::System, Roots::File);
     Ok(Tls::Verified { roots, identity })
 }
 
-/// Headers that say how the message itself is sent are not for anybody to give.
+/// Headers that describe the framing of the request: only the HTTP client may set them.
 const FRAMING: [HeaderName; 6] = [CONNECTION, CONTENT_LENGTH, TE, TRAILER, TRANSFER_ENCODING, UPGRADE];
 
 fn headers(value: Option<&Value>) -> Result<HeaderMap, ConfigError> {

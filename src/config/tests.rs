@@ -1,4 +1,4 @@
-//! Files, drop-ins and flags, laid over each other and refused.
+//! Files, drop-ins and flags: merged, or refused.
 
 mod files;
 mod manifest_sources;
@@ -9,7 +9,7 @@ use std::path::Path;
 
 use super::flags::Flags;
 use super::flags::table::{FLAGS, Target};
-use super::kind::{Effect, Field, Kind};
+use super::kind::{Effect, Field, ValueKind};
 use super::kubelet_configuration::KubeletConfiguration;
 use super::kubelet_configuration::fields::FIELDS;
 use super::{Config, Invocation, load};
@@ -42,7 +42,7 @@ fn honoured_fields(fields: &'static [Field], prefix: &str) -> Vec<String> {
     for field in fields {
         let path = format!("{prefix}{}", field.name);
         match field.kind {
-            Kind::Object(inner) => found.extend(honoured_fields(inner, &format!("{path}."))),
+            ValueKind::Object(inner) => found.extend(honoured_fields(inner, &format!("{path}."))),
             _ if field.effect == Effect::Honoured => found.push(path),
             _ => {}
         }

@@ -1,7 +1,7 @@
 //! What `rkubelet check` reads: the files, directories and pipes that its arguments name.
 //!
 //! Invariant: no argument makes it hang or fill the memory, stdin and pipes of the shell apart, which end when their
-//! writer ends. It reads; what the bytes mean is decided next door.
+//! writer ends. It reads only; the caller decides what the bytes mean.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, FileType};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use crate::pod::decode::MAX_MANIFEST;
 use crate::source::dir::{is_manifest_name, read_regular};
 
-/// Something to be judged: its name, and its bytes or why it has none.
+/// Something to check: its name, and its bytes or why they could not be read.
 pub(super) type Input = (String, Result<Vec<u8>, String>);
 
 /// Reads what the paths name; a directory stands for its manifests, `-` for stdin.

@@ -114,7 +114,7 @@ fn refusals_name_the_flag_and_the_value() {
             &["--pod-manifst-path=/a"][..],
             "unknown flag --pod-manifst-path (did you mean --pod-manifest-path?)",
         ),
-        (&["--unheard-of"], "unknown flag --unheard-of"),
+        (&["--no-such-flag"], "unknown flag --no-such-flag"),
         (&["-x"], "unknown flag -x"),
         (&["-max-pods=10"], "unknown flag -max-pods=10 (did you mean --max-pods?)"),
         (
@@ -171,7 +171,7 @@ fn refusals_name_the_flag_and_the_value() {
 }
 
 #[test]
-fn mirrors_are_written_and_idle_flags_are_told() {
+fn mirrored_fields_are_set_and_flags_without_effect_listed() {
     let flags = parse(&["--max-pods=5", "-v=3", "--port=1", "--kubeconfig=/k", "--root-dir=/r"]).unwrap();
     let mut configuration = KubeletConfiguration::default();
     flags.apply_to(&mut configuration);

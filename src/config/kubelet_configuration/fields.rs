@@ -4,25 +4,25 @@
 //! and the check of `docs/configuration.md` follow.
 
 use crate::config::kind::Effect::{Accepted, Honoured};
-use crate::config::kind::Kind::{
+use crate::config::kind::ValueKind::{
     BindAddress, Bool, BoolMap, Duration, DurationOrNanos, Endpoint, Float, Headers, Int, Ints, Items,
     Object, OneOf, Path, Quantity, QuantityMap, String, StringMap, Strings, Thresholds, Url,
 };
-use crate::config::kind::{Effect, Field, ItemsKind, Kind};
+use crate::config::kind::{Effect, Field, ItemsKind, ValueKind};
 use crate::config::text::{no_text, parse_reserved_memory, parse_taints, parse_vmodule};
 
 const SECOND: i64 = 1_000_000_000;
-const INT32: Kind = Int(i32::MIN as i64, i32::MAX as i64);
-const INT64: Kind = Int(i64::MIN, i64::MAX);
-const NATURAL: Kind = Int(0, i32::MAX as i64);
-const LEVEL: Kind = Int(0, i32::MAX as i64);
-const PORT: Kind = Int(0, 65_535);
-const PERCENT: Kind = Int(0, 100);
-const BIT: Kind = Int(0, 31);
-const ANY_DURATION: Kind = Duration(i64::MIN, i64::MAX);
-const PERIOD: Kind = Duration(0, i64::MAX);
+const INT32: ValueKind = Int(i32::MIN as i64, i32::MAX as i64);
+const INT64: ValueKind = Int(i64::MIN, i64::MAX);
+const NATURAL: ValueKind = Int(0, i32::MAX as i64);
+const LEVEL: ValueKind = Int(0, i32::MAX as i64);
+const PORT: ValueKind = Int(0, 65_535);
+const PERCENT: ValueKind = Int(0, 100);
+const BIT: ValueKind = Int(0, 31);
+const ANY_DURATION: ValueKind = Duration(i64::MIN, i64::MAX);
+const PERIOD: ValueKind = Duration(0, i64::MAX);
 
-const fn f(name: &'static str, kind: Kind, effect: Effect) -> Field {
+const fn f(name: &'static str, kind: ValueKind, effect: Effect) -> Field {
     Field { name, kind, effect }
 }
 

@@ -96,7 +96,7 @@ fn only_one_configuration_of_our_version_is_read() {
 }
 
 #[test]
-fn what_kubelet_ignores_is_ignored_and_told() {
+fn what_kubelet_ignores_is_ignored_and_reported() {
     let ignored = |text: &str| {
         let mut configuration = KubeletConfiguration::default();
         let ignored = configuration.merge_file(&format!("{HEAD}{text}"), Path::new("/x")).unwrap();
@@ -148,7 +148,7 @@ fn only_what_was_asked_for_has_no_effect() {
 }
 
 #[test]
-fn later_files_are_laid_over_earlier_ones() {
+fn later_files_are_merged_into_earlier_ones() {
     let configuration = merged(&[
         "maxPods: 10\nclusterDNS: [10.0.0.1, 10.0.0.2]\nevictionHard: {a: '1', b: '2'}\nlogging: {verbosity: 2, format: text}",
         "clusterDNS: [10.0.0.3]\nevictionHard: {b: '3', c: '4'}\nlogging: {verbosity: 4}",

@@ -23,7 +23,7 @@ fn help_and_version_come_before_any_file() {
 }
 
 #[test]
-fn file_drop_ins_and_flags_are_laid_over_each_other() {
+fn file_drop_ins_and_flags_are_merged_in_order() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path();
     let drop_ins = root.join("conf.d");

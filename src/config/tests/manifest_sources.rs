@@ -1,11 +1,11 @@
-//! Where manifests come from, and what is believed of it.
+//! Where manifests come from, and which are accepted.
 
 use super::{resolve, resolve_on};
 use crate::http::tls::{Identity, Roots};
 use crate::http::{PlainText, Tls};
 
 #[test]
-fn the_manifest_url_is_safe_unless_it_is_said_otherwise() {
+fn a_plain_text_manifest_url_needs_a_flag() {
     let plain = |url: &str, more: &[&str]| {
         let url = format!("--manifest-url={url}");
         resolve_on("edge", "", &[&[url.as_str()], more].concat()).map(|config| config.manifest_url_plain_text)

@@ -19,7 +19,7 @@ const SIGNALS: [&str; 9] = [
 
 /// Checks the fields that begin with `eviction`.
 pub(super) fn check(checks: &mut Checks<'_>) {
-    for (field, judge) in [
+    for (field, check_value) in [
         ("evictionHard", threshold as fn(&str) -> Result<(), &'static str>),
         ("evictionSoft", threshold),
         ("evictionSoftGracePeriod", grace_period),
@@ -28,7 +28,7 @@ pub(super) fn check(checks: &mut Checks<'_>) {
         for (signal, value) in checks.pairs(field) {
             if let Some(reason) = unknown_signal(signal) {
                 checks.refuse(field, reason);
-            } else if let Err(reason) = judge(value) {
+            } else if let Err(reason) = check_value(value) {
                 checks.refuse(field, format!("{signal}: {value:?} {reason}"));
             }
         }

@@ -200,7 +200,7 @@ fn flags_good_and_bad() {
 }
 
 #[test]
-fn every_problem_is_told() {
+fn every_problem_is_reported() {
     let found = problems(
         "{kubeReserved: {cpu: x}, tlsCipherSuites: [A, TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256], cgroupsPerQOS: false, runOnce: true}",
         &[],
