@@ -9,6 +9,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::print_stdout,
+    clippy::print_stderr,
     reason = "a tool of the tests, which fails by panicking"
 )]
 
