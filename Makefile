@@ -15,10 +15,10 @@ MAX_CRATES := 140
 # Where cargo builds.
 TARGET = $$($(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
 
-.PHONY: help deps go toolchain build lint unit e2e deny size test demo bench-build bench soak corpus fuzz mutants clean
+.PHONY: help deps go toolchain build lint unit e2e deny size test demo bench-build bench soak corpus config-corpus fuzz mutants clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 deps: ## Install the Debian packages that are missing
 	@missing=; for package in $(PACKAGES); do \
@@ -92,6 +92,10 @@ corpus: PACKAGES := curl openssl
 corpus: deps go ## Ask a real API server again for its verdict on every manifest of the corpus
 	$(CARGO) build --locked --example corpus
 	@target=$(TARGET); $$target/debug/examples/corpus $$target/corpus
+
+config-corpus: deps go ## Ask a real kubelet again whether it starts with each configuration of the corpus
+	$(CARGO) build --locked --example config_corpus
+	@target=$(TARGET); $(AS_ROOT) $$target/debug/examples/config_corpus $$target/bench
 
 # Coverage for libFuzzer on a stable compiler; build scripts are left alone, for they are built for the host.
 FUZZ_FLAGS := -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \

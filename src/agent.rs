@@ -19,7 +19,7 @@ use crate::host::clock::SystemClock;
 use crate::host::lock::{Lock, LockError, lock_root_dir, lock_runtime};
 use crate::http::{Client, spawn_tokio_thread};
 use crate::runtime::Runtime;
-use crate::runtime::cri::{CriError, EndpointError};
+use crate::runtime::cri::CriError;
 use crate::runtime::gc::run_housekeeping;
 use crate::runtime::pleg::run_pleg;
 use crate::status::Telemetry;
@@ -41,9 +41,6 @@ const DRAIN_DEADLINE: Duration = Duration::from_secs(10);
 /// StopReason the agent could not begin.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AgentError {
-    /// The endpoint of the runtime or of the image service.
-    #[error("bad endpoint")]
-    Endpoint(#[from] EndpointError),
     /// The CRI client.
     #[error("cannot make a client of the runtime")]
     Client(#[from] CriError),
@@ -65,7 +62,7 @@ pub(crate) enum AgentError {
 pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
     let _locks = [
         held(lock_root_dir(&config.root_dir))?,
-        held(lock_runtime(&config.runtime_endpoint, &config.node_name))?,
+        held(lock_runtime(&config.runtime_endpoint.to_string(), &config.node_name))?,
     ];
     let signals = Signals::new([Signal::Term, Signal::Int]).map_err(AgentError::Signals)?;
     let reactor = spawn_tokio_thread().map_err(AgentError::Thread)?;
@@ -94,7 +91,7 @@ pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
     let sources = build::spawn_sources(config, &handles, client);
     handles.spawn(run_pleg(
         parts.cri,
-        config.runtime_endpoint.clone(),
+        config.runtime_endpoint.to_string(),
         handles.clone(),
         config.sync_frequency,
     ));

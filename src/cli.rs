@@ -1,6 +1,6 @@
 //! The operator's commands: `rkubelet COMMAND ...`.
 //!
-//! kubelet has flags and no other arguments, so a first argument that is a command's name is never in its way.
+//! kubelet takes flags only, so a first argument that is a command's name cannot be meant for it.
 
 mod check;
 mod process;
@@ -14,10 +14,10 @@ pub use process::main;
 /// The command line or the configuration is at fault (sysexits' EX_USAGE).
 pub(crate) const USAGE: u8 = 64;
 
-/// What can be asked for.
+/// A command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Command {
-    /// Judge manifests without running them.
+    /// Check manifests without running them.
     Check,
 }
 
@@ -27,21 +27,21 @@ impl Command {
         (argument == "check").then_some(Self::Check)
     }
 
-    /// Carries it out, with the arguments after its name.
+    /// Runs it with the arguments after its name.
     pub(crate) fn run(self, arguments: impl Iterator<Item = OsString>) -> ExitCode {
-        let answer = match self {
+        let output = match self {
             Self::Check => check::run(arguments),
         };
-        let (text, code) = match answer {
-            Ok(Answer { text, code }) => (text, code),
+        let (text, code) = match output {
+            Ok(CommandOutput { text, code }) => (text, code),
             Err(error) => {
-                // Nobody is left to be told if this fails.
+                // There is nowhere left to report a failure of this.
                 let _ = writeln!(io::stderr(), "rkubelet: {error}");
                 return ExitCode::from(USAGE);
             }
         };
         match io::stdout().lock().write_all(&text) {
-            // Whoever reads may have read enough.
+            // The reader may have read enough and closed the pipe.
             Err(error) if error.kind() != ErrorKind::BrokenPipe => {
                 let _ = writeln!(io::stderr(), "rkubelet: cannot write: {error}");
                 ExitCode::FAILURE
@@ -51,13 +51,13 @@ impl Command {
     }
 }
 
-/// What a command has to say, for stdout, and its exit code.
-struct Answer {
+/// What a command prints to stdout, and its exit code.
+struct CommandOutput {
     text: Vec<u8>,
     code: u8,
 }
 
-/// A command line that cannot be understood.
+/// A command line that is not valid.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 enum UsageError {
     #[error("{command}: {reason}")]

@@ -1,13 +1,14 @@
 //! Flags, the KubeletConfiguration file and its drop-ins become one validated [`Config`].
 //!
-//! Two levels: what was said (`flags`, `kubelet_configuration`: each value checked against a table where it was
-//! written), then what it means (`resolve`: precedence, defaults). Flags win over drop-ins, drop-ins over the file,
-//! the file over the defaults.
+//! Two steps: the values as written (`flags`, `kubelet_configuration`), each checked against a table; then the settings
+//! that they result in (`resolve`: precedence and defaults; `validate`: checks of the merged values). Flags take
+//! precedence over drop-ins, drop-ins over the file, the file over the defaults.
 //!
-//! Invariant: whatever kubelet 1.36 accepts by name is accepted, whatever it does not know is refused by name, and
-//! whatever has no effect yet is told in [`Config::warnings`]. Nothing is dropped in silence.
+//! Invariant: what kubelet 1.36 starts with is taken, and what it refuses is refused (`validate`), but for the
+//! differences that `tests/kubelet/differences.txt` lists. What is ignored or has no effect yet is in
+//! [`Config::warnings`]: nothing is dropped in silence.
 //!
-//! Only `files` touches the machine; nothing here logs, prints, or looks at the configuration twice.
+//! Only `files` touches the machine; nothing here logs or prints.
 
 mod error;
 mod files;
@@ -17,6 +18,7 @@ mod kubelet_configuration;
 mod node_name;
 mod resolve;
 mod text;
+mod validate;
 
 use std::env;
 use std::ffi::OsString;
@@ -44,7 +46,7 @@ pub(crate) enum Invocation {
     Version(String),
 }
 
-/// The name of this node for an agent that is told `hostname_override`, or nothing (`""`).
+/// The name of this node with this value of `--hostname-override`, which may be empty.
 pub(crate) fn this_node_name(hostname_override: &str) -> String {
     node_name::node_name(hostname_override, &hostname())
 }
@@ -68,25 +70,29 @@ pub(crate) fn load(arguments: impl Iterator<Item = OsString>) -> Result<Invocati
     }
 
     let mut files = KubeletConfiguration::default();
-    let mut ignored = Vec::new();
-    if let Some(path) = flags.text("config").map(Path::new) {
-        files.merge_file(&read_text(path)?, path)?;
-    }
+    let mut paths: Vec<PathBuf> = flags.text("config").into_iter().map(PathBuf::from).collect();
+    let mut warnings = Vec::new();
     if let Some(directory) = flags.text("config-dir").map(Path::new) {
         let drop_ins = list_drop_ins(directory)?;
-        for path in &drop_ins.read {
-            files.merge_file(&read_text(path)?, path)?;
+        paths.extend(drop_ins.read);
+        if !drop_ins.ignored.is_empty() {
+            let names: Vec<String> = drop_ins.ignored.iter().map(|path| path.display().to_string()).collect();
+            warnings.push(format!(
+                "files in --config-dir ignored, their suffix is not .conf: {}",
+                names.join(", ")
+            ));
         }
-        ignored = drop_ins.ignored;
+    }
+    for path in paths {
+        let ignored = files.merge_file(&read_text(&path)?, &path)?;
+        if flags.is_set("strict-config") && !ignored.is_empty() {
+            return Err(ConfigError::Ignored { path, ignored });
+        }
+        warnings.extend(ignored.iter().map(|part| format!("{}: ignored: {part}", path.display())));
     }
 
     let mut config = Config::resolve(files, &flags, &hostname())?;
-    if !ignored.is_empty() {
-        let names: Vec<String> = ignored.iter().map(|path| path.display().to_string()).collect();
-        config
-            .warnings
-            .push(format!("files in --config-dir ignored, their suffix is not .conf: {}", names.join(", ")));
-    }
+    config.warnings.extend(warnings);
     config.credential_providers = credential_providers(&flags)?;
     let names = config.credential_providers.iter().map(|provider| provider.name.as_str());
     // Pods that do not need one run without it.
@@ -94,6 +100,16 @@ pub(crate) fn load(arguments: impl Iterator<Item = OsString>) -> Result<Invocati
         config.warnings.push(format!("there is no credential provider plugin {}", program.display()));
     }
     Ok(Invocation::Run(Box::new(config)))
+}
+
+/// Reads a command line and the files that it names as the agent does, without starting it: the warnings, or why it is
+/// refused. For tests beside the crate.
+pub fn check_command_line(arguments: impl Iterator<Item = OsString>) -> Result<Vec<String>, String> {
+    match load(arguments) {
+        Ok(Invocation::Run(config)) => Ok(config.warnings),
+        Ok(Invocation::Help(_) | Invocation::Version(_)) => Ok(Vec::new()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// The plugins that the flags name.

@@ -169,6 +169,7 @@ pub use cli::main;
 /// What the tests, the benchmark and the fuzz targets beside this crate use of it.
 #[doc(hidden)]
 pub mod testing {
+    pub use crate::config::check_command_line;
     pub use crate::http::reactor::spawn_tokio_thread;
     pub use crate::pod::decode::list::decode_list;
     pub use crate::pod::decode::{Decoded, Origin, decode_manifest};

@@ -12,7 +12,7 @@ use crate::host::{Dirs, NodeIps};
 use crate::http::{Client, Reactor};
 use crate::pod::Source;
 use crate::pod::dns::ClusterDns;
-use crate::runtime::cri::{CriClient, Endpoint, Timeouts};
+use crate::runtime::cri::{CriClient, Timeouts};
 use crate::runtime::handlers::HandlerRunner;
 use crate::runtime::{Fallback, Images, NodeSettings, PullSettings};
 use crate::source::dir::{DirSource, Signing, Trust, run_dir};
@@ -31,21 +31,20 @@ pub(super) struct RuntimeParts {
 /// The runtime's parts.
 ///
 /// # Errors
-/// When an endpoint is none.
+/// When the CRI client cannot be made.
 pub(super) fn runtime(
     config: &Config,
     reactor: &Reactor,
     http: &Client,
     telemetry: &Telemetry,
 ) -> Result<RuntimeParts, AgentError> {
-    let (endpoint, image): (Endpoint, Endpoint) =
-        (config.runtime_endpoint.parse()?, config.image_endpoint.parse()?);
+    let (endpoint, image) = (&config.runtime_endpoint, &config.image_endpoint);
     info!(%endpoint, "container runtime");
     let timeouts = Timeouts { request: config.runtime_request_timeout, pull: config.image_pull_deadline };
     let metrics = telemetry.metrics.clone();
     let observer =
         Arc::new(move |op, took, failed: Option<_>| metrics.observe_operation(op, took, failed.is_some()));
-    let cri = CriClient::new(reactor, &endpoint, &image, timeouts, observer)?;
+    let cri = CriClient::new(reactor, endpoint, image, timeouts, observer)?;
     let node = NodeSettings {
         dirs: Dirs::new(config.root_dir.clone(), config.pod_logs_dir.clone()),
         node_ips: NodeIps::new(config.node_ips.clone()),
@@ -57,7 +56,7 @@ pub(super) fn runtime(
         resolv_conf: config.resolv_conf.clone(),
     };
     let settings = PullSettings {
-        width: config.parallel_image_pulls(),
+        width: config.parallel_image_pulls,
         fallback: if config.image_pull_fallback { Fallback::Present } else { Fallback::Never },
         root_dir: config.root_dir.clone(),
         providers: config.credential_providers.clone(),

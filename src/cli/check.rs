@@ -1,30 +1,30 @@
-//! `rkubelet check`: the verdicts that the agent would come to, without an agent.
+//! `rkubelet check`: the verdicts of the agent, without an agent.
 //!
-//! It decodes with the agent's own functions, so the two cannot disagree. It reads the files that it is given and
-//! nothing else, and changes nothing.
+//! It decodes with the agent's own functions, so the two cannot disagree. It reads only the files that it is given, and
+//! changes nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod input;
+
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::fs::{self, File};
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use lexopt::{Arg, Parser};
 
-use super::{Answer, UsageError};
+use self::input::{Input, read};
+use super::{CommandOutput, UsageError};
 use crate::config::this_node_name;
+use crate::pod::decode::Decoded;
 use crate::pod::decode::list::{Place, decode_list};
-use crate::pod::decode::{Decoded, MAX_MANIFEST};
 use crate::pod::{Finding, Origin, Refusal, Source, decode_manifest};
-use crate::source::dir::{is_manifest_name, read_regular};
 use crate::sync::mux::{PodConfig, Snapshot};
 use crate::sync::view::{Outcome, Verdict, to_json};
 
 const HELP: &str = "\
-rkubelet check says what the agent would make of manifests, and changes nothing.
+rkubelet check prints the agent's verdicts on manifests, and changes nothing.
 
 Usage:
   rkubelet check [flags] FILE|DIRECTORY|-...
@@ -33,37 +33,37 @@ A directory stands for its files that end in .yaml, .yml or .json; - is stdin.
 
 Flags:
   -o, --output text|json   lines for people, or JSON for programs (default text)
-      --strict             warnings too are reason for complaint: exit code 2
+      --strict             exit with code 2 if there are warnings
       --strict-manifests   refuse unknown and doubled fields, as the agent's flag of this name does
-      --url-contents       judge as the contents of a URL: also lists of pods and several documents
+      --url-contents       check as the contents of a URL: also lists of pods and several documents
       --node-name string   the node's name, which ends the pods' names (default: the hostname)
   -h, --help               this text
 
-Exit codes: 0 all is well, 1 a manifest is refused, 2 there are warnings (with --strict), 64 bad usage.
+Exit codes: 0 all are accepted, 1 a manifest is refused, 2 there are warnings (with --strict), 64 bad usage.
 ";
 
 const REFUSED: u8 = 1;
 const WARNED: u8 = 2;
 
-/// Judges what the arguments name.
-pub(super) fn run(arguments: impl Iterator<Item = OsString>) -> Result<Answer, UsageError> {
+/// Checks what the arguments name.
+pub(super) fn run(arguments: impl Iterator<Item = OsString>) -> Result<CommandOutput, UsageError> {
     let options = match parse(arguments)? {
-        Asked::Help => return Ok(Answer { text: HELP.into(), code: 0 }),
-        Asked::Check(options) => options,
+        ParsedArguments::Help => return Ok(CommandOutput { text: HELP.into(), code: 0 }),
+        ParsedArguments::Check(options) => options,
     };
     let node_name = this_node_name(&options.node_name);
     let (inputs, source) = (read(&options.paths), options.source);
-    let verdicts = judge(inputs, source, &node_name, options.refuse_unknown, Timestamp::now());
+    let verdicts = check(inputs, source, &node_name, options.refuse_unknown, Timestamp::now());
     let text = match options.output {
         Output::Text => render(&verdicts).into_bytes(),
         // Strings and numbers: there is nothing in a verdict that JSON cannot hold.
         Output::Json => to_json(&verdicts).map(|text| [text, b"\n".to_vec()].concat()).unwrap_or_default(),
     };
-    Ok(Answer { text, code: exit_code(&verdicts, options.warnings) })
+    Ok(CommandOutput { text, code: exit_code(&verdicts, options.warnings) })
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Asked {
+enum ParsedArguments {
     Help,
     Check(Options),
 }
@@ -71,7 +71,7 @@ enum Asked {
 #[derive(Debug, PartialEq, Eq)]
 struct Options {
     paths: Vec<PathBuf>,
-    /// Where the agent would find what is judged.
+    /// The source that the manifests are checked for.
     source: Source,
     output: Output,
     warnings: Warnings,
@@ -107,14 +107,14 @@ enum Warnings {
     Fail,
 }
 
-fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Asked, UsageError> {
+fn parse(arguments: impl Iterator<Item = OsString>) -> Result<ParsedArguments, UsageError> {
     let wrong = |error: lexopt::Error| UsageError::Argument { command: "check", reason: error.to_string() };
     let text = |value: OsString| value.to_string_lossy().into_owned();
     let mut options = Options::default();
     let mut parser = Parser::from_args(arguments);
     while let Some(argument) = parser.next().map_err(wrong)? {
         match argument {
-            Arg::Short('h') | Arg::Long("help") => return Ok(Asked::Help),
+            Arg::Short('h') | Arg::Long("help") => return Ok(ParsedArguments::Help),
             Arg::Short('o') | Arg::Long("output") => {
                 options.output = match text(parser.value().map_err(wrong)?).as_str() {
                     "text" => Output::Text,
@@ -130,100 +130,21 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Asked, UsageError>
             other => return Err(wrong(other.unexpected())),
         }
     }
-    if options.paths.is_empty() { Err(UsageError::NothingToCheck) } else { Ok(Asked::Check(options)) }
-}
-
-/// Something to be judged: its name, and its bytes or why it has none.
-type Input = (String, Result<Vec<u8>, String>);
-
-fn read(paths: &[PathBuf]) -> Vec<Input> {
-    let mut seen = BTreeSet::new();
-    let mut inputs = Vec::new();
-    for path in paths {
-        if path == Path::new("-") {
-            inputs.push(("-".to_owned(), read_whole(io::stdin())));
-            continue;
-        }
-        let listed = match list(path) {
-            Ok(listed) => listed,
-            Err(error) => {
-                inputs.push((path.display().to_string(), Err(cannot_be_read(&error))));
-                continue;
-            }
-        };
-        let (files, read): (_, fn(&Path) -> _) = match listed {
-            Listed::Itself => (vec![path.clone()], read_named),
-            Listed::Directory(files) => (files, read_found),
-        };
-        for file in files {
-            if seen.insert(entry_of(&file)) {
-                inputs.push((file.display().to_string(), read(&file)));
-            }
-        }
-    }
-    inputs
-}
-
-/// What a path stands for.
-enum Listed {
-    Itself,
-    Directory(Vec<PathBuf>),
-}
-
-fn list(path: &Path) -> io::Result<Listed> {
-    if !fs::metadata(path)?.is_dir() {
-        return Ok(Listed::Itself);
-    }
-    let mut files = Vec::new();
-    for entry in fs::read_dir(path)? {
-        let entry = entry?;
-        if is_manifest_name(&entry.file_name().to_string_lossy()) {
-            files.push(entry.path());
-        }
-    }
-    files.sort();
-    Ok(Listed::Directory(files))
-}
-
-/// Whoever names a pipe means it.
-fn read_named(file: &Path) -> Result<Vec<u8>, String> {
-    File::open(file).map_err(|error| cannot_be_read(&error)).and_then(read_whole)
-}
-
-/// As the agent reads it: a FIFO in the directory must not hang.
-fn read_found(file: &Path) -> Result<Vec<u8>, String> {
-    read_regular(file, MAX_MANIFEST).map(|(bytes, _)| bytes).map_err(|error| cannot_be_read(&error))
-}
-
-/// The directory's entry that a path means: a file that is named twice, or named beside its directory, is one file.
-/// A link to it is another, as it is for the agent.
-fn entry_of(file: &Path) -> PathBuf {
-    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    match (fs::canonicalize(parent), file.file_name()) {
-        (Ok(parent), Some(name)) => parent.join(name),
-        _ => file.to_owned(),
+    if options.paths.is_empty() {
+        Err(UsageError::NothingToCheck)
+    } else {
+        Ok(ParsedArguments::Check(options))
     }
 }
 
-fn read_whole(from: impl Read) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    // One byte more than is allowed tells that it is too much.
-    from.take(MAX_MANIFEST as u64 + 1).read_to_end(&mut bytes).map_err(|error| cannot_be_read(&error))?;
-    Ok(bytes)
-}
-
-fn cannot_be_read(error: &io::Error) -> String {
-    format!("cannot be read: {error}")
-}
-
-/// What one pod's place in an input comes to: the pod, or why it is none.
+/// One pod of an input, or why it is refused.
 struct Part {
     origin: String,
     place: Place,
     decoded: Result<Decoded, Refusal>,
 }
 
-/// Takes an input apart as its source does.
+/// The pods of an input, split as its source splits it.
 fn parts(bytes: Result<Vec<u8>, String>, origin: &Origin<'_>) -> Vec<Part> {
     let part = |place, decoded| Part { origin: origin.path.to_owned(), place, decoded };
     let whole = |decoded| vec![part(Place { document: None, item: None }, decoded)];
@@ -237,7 +158,7 @@ fn parts(bytes: Result<Vec<u8>, String>, origin: &Origin<'_>) -> Vec<Part> {
     }
 }
 
-fn judge(inputs: Vec<Input>, source: Source, node_name: &str, strict: bool, seen: Timestamp) -> Vec<Verdict> {
+fn check(inputs: Vec<Input>, source: Source, node_name: &str, strict: bool, seen: Timestamp) -> Vec<Verdict> {
     let parts = inputs.into_iter().flat_map(|(path, bytes)| {
         let origin = Origin { node_name, source, path: &path, seen, strict };
         parts(bytes, &origin)
@@ -271,7 +192,7 @@ fn judge(inputs: Vec<Input>, source: Source, node_name: &str, strict: bool, seen
         let (document, item) = (place.document.unwrap_or(1), place.item);
         verdicts.push(Verdict { source, origin, document, item, outcome });
     }
-    // Pods that wait for each other in a circle show only when all are there.
+    // Cycles of pods that wait for each other are found when all pods are known.
     let mut mux = PodConfig::new([source]);
     mux.apply(Snapshot { source, pods, complete: true, verdicts });
     mux.verdicts()

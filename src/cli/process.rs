@@ -13,7 +13,7 @@ use crate::agent;
 use crate::config::{self, Invocation};
 use crate::text::chain;
 
-#[expect(clippy::print_stdout, clippy::print_stderr, reason = "the command line's own voice")]
+#[expect(clippy::print_stdout, clippy::print_stderr, reason = "the output of the command line")]
 /// Runs a command, or else the agent, as the command line says.
 pub fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1).peekable();
@@ -52,15 +52,14 @@ fn start_logging(verbosity: u32) {
         4..=5 => Level::DEBUG,
         _ => Level::TRACE,
     };
-    // A log that cannot be written (a full disk, a closed pipe) is no reason to stop looking after pods.
+    // A log that cannot be written (a full disk, a closed pipe) must not stop the agent.
     let lines = layer().with_writer(std::io::stderr).with_target(false).log_internal_errors(false);
-    // Ours at the level asked for; what the libraries have to say is for them, unless it is serious.
+    // Our lines at the configured level; of libraries only warnings and errors.
     let ours = Targets::new().with_default(Level::WARN).with_target("rkubelet", level);
     tracing_subscriber::registry().with(lines).with(ours).init();
 }
 
-/// A panic ends the agent at once, also one in a task that nobody awaits: whoever supervises it starts it again, and
-/// the pods do not notice.
+/// A panic ends the agent at once, also in a task that nobody awaits: the supervisor restarts it, and pods run on.
 fn abort_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -10,7 +10,7 @@ use crate::http::Url;
 use crate::pod::image::provider::ProviderConfigError;
 use crate::text::url::UrlError;
 
-/// A configuration that rkubelet does not start with. `Display` is one line and says all there is to say.
+/// Why rkubelet does not start with a configuration. `Display` is one line, and complete: it includes the cause.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
     /// A flag that neither kubelet nor rkubelet has.
@@ -20,6 +20,14 @@ pub(crate) enum ConfigError {
         flag: String,
         /// The flag that may have been meant.
         hint: Hint,
+    },
+    /// A flag that kubelet once had.
+    #[error("flag {flag} was removed from kubelet in Kubernetes {release}")]
+    RemovedFlag {
+        /// The flag as written, with its dashes.
+        flag: String,
+        /// The release that no longer has it.
+        release: &'static str,
     },
     /// A flag that needs a value, at the end of the command line.
     #[error("flag {flag} needs a value")]
@@ -48,7 +56,7 @@ pub(crate) enum ConfigError {
     Read {
         /// The path.
         path: PathBuf,
-        /// What the system said. Part of the line, so it is not offered as a source.
+        /// The system's error. Part of the line, so it is no `source`.
         cause: io::Error,
     },
     /// A file that is neither YAML nor JSON, or not one document of it.
@@ -66,20 +74,18 @@ pub(crate) enum ConfigError {
         path: PathBuf,
         /// `apiVersion` or `kind`.
         field: &'static str,
-        /// What it says.
+        /// The value in the file.
         found: Value,
-        /// What it must say.
+        /// The value that it must have.
         expected: &'static str,
     },
-    /// A field that KubeletConfiguration does not have.
-    #[error("{}: unknown field {field}{hint}", path.display())]
-    UnknownField {
+    /// Parts of a file that would be ignored, with `--strict-config`.
+    #[error("{}: {}", path.display(), ignored.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Ignored {
         /// The file.
         path: PathBuf,
-        /// The full path of the field, such as `authentication.x509.caFile`.
-        field: String,
-        /// The field that may have been meant.
-        hint: Hint,
+        /// The parts.
+        ignored: Vec<Ignored>,
     },
     /// A field whose value is of the wrong kind.
     #[error("{}: {field}: {value} is not {expected}", path.display())]
@@ -93,12 +99,15 @@ pub(crate) enum ConfigError {
         /// What it should have been.
         expected: String,
     },
-    /// More than one image at a time, and one at a time, were both asked for.
-    #[error("maxParallelImagePulls is {parallel}, but serializeImagePulls (--serialize-image-pulls) is true")]
-    ImagePulls {
-        /// The number asked for.
-        parallel: u32,
+    /// Settings that kubelet refuses too, each for what it says or for how it goes with others.
+    #[error("{}", problems.join("; "))]
+    Invalid {
+        /// A reason for each, beginning with the setting.
+        problems: Vec<String>,
     },
+    /// Several of these at once.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Several(Vec<ConfigError>),
     /// One of the two flags about credential provider plugins without the other.
     #[error("--{given} needs --{missing} beside it")]
     CredentialProviderFlags {
@@ -115,16 +124,16 @@ pub(crate) enum ConfigError {
         /// What is wrong with it.
         problem: ProviderConfigError,
     },
-    /// Files must be signed, but nobody said by whom.
+    /// Signed files are required, but there is no key to check them with.
     #[error("--require-signed-files needs --manifest-public-key")]
     SignedFilesWithoutKey,
-    /// A manifest URL that is none.
+    /// A manifest URL that cannot be parsed.
     #[error("staticPodURL (--manifest-url): {cause}")]
     Url {
-        /// What is wrong with it. Part of the line, so it is not offered as a source.
+        /// What is wrong with it. Part of the line, so it is no `source`.
         cause: UrlError,
     },
-    /// A manifest URL that anybody on the way could change.
+    /// A manifest URL without TLS to another machine: anybody on the way could change the manifests.
     #[error(
         "staticPodURL (--manifest-url): {url} is in plain text and not on this machine; use https, or say --allow-insecure-manifest-url"
     )]
@@ -140,12 +149,44 @@ pub(crate) enum ConfigError {
     },
     /// A certificate without its key, or a key without its certificate.
     #[error("--manifest-url-client-certificate and --manifest-url-client-key go together")]
-    HalfIdentity,
-    /// Neither the hostname nor `--hostname-override` is a name that a node can have.
-    #[error("node name {name:?} is not a DNS-1123 subdomain; set one with --hostname-override")]
+    IncompleteIdentity,
+    /// Neither the hostname nor `--hostname-override` is a name that can be part of names and paths.
+    #[error("node name {name:?} is not letters, digits, '-', '_' and '.'; set one with --hostname-override")]
     NodeName {
         /// The name that came out.
         name: String,
+    },
+}
+
+impl ConfigError {
+    /// All of these as one; none if there is none.
+    pub(crate) fn all(mut problems: Vec<Self>) -> Option<Self> {
+        if problems.len() > 1 { Some(Self::Several(problems)) } else { problems.pop() }
+    }
+}
+
+/// A part of a configuration file that is ignored, as kubelet ignores it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Ignored {
+    /// A field that KubeletConfiguration does not have.
+    #[error("unknown field {field}{hint}")]
+    UnknownField {
+        /// The full path of the field, such as `authentication.x509.caFile`.
+        field: String,
+        /// The field that may have been meant.
+        hint: Hint,
+    },
+    /// A field that is written more than once.
+    #[error("field {field} is written more than once, and the last one counts")]
+    DoubledField {
+        /// The full path of the field.
+        field: String,
+    },
+    /// More documents than one.
+    #[error("{count} documents, and the first one counts")]
+    Documents {
+        /// How many there are.
+        count: usize,
     },
 }
 

@@ -1,5 +1,5 @@
 //! What the configuration reads from the machine: its files, its drop-in directory, the hostname.
-//! The only part of this room with effects; it judges nothing.
+//! The only part of the configuration with effects; it checks no contents.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,9 +11,9 @@ const DROP_IN_SUFFIX: &str = ".conf";
 /// The files of a drop-in directory.
 #[derive(Debug, Default)]
 pub(crate) struct DropIns {
-    /// Those to read, in the order in which they are laid over each other.
+    /// Those to read, in the order in which they are merged.
     pub(crate) read: Vec<PathBuf>,
-    /// Those left alone for their suffix.
+    /// Those ignored because of their suffix.
     pub(crate) ignored: Vec<PathBuf>,
 }
 
@@ -22,7 +22,7 @@ pub(crate) fn read_text(path: &Path) -> Result<String, ConfigError> {
     fs::read_to_string(path).map_err(|cause| ConfigError::Read { path: path.to_owned(), cause })
 }
 
-/// The drop-ins below a directory: entries by name, a subdirectory at its own place among them, as kubelet walks.
+/// The drop-ins below a directory, sorted by name as kubelet walks it: a subdirectory's files come at its place.
 pub(crate) fn list_drop_ins(directory: &Path) -> Result<DropIns, ConfigError> {
     let mut found = DropIns::default();
     walk(directory, &mut found)?;
@@ -65,7 +65,7 @@ pub(crate) fn list_provider_configs(path: &Path) -> Result<Vec<PathBuf>, ConfigE
     Ok(paths)
 }
 
-/// Those names of a directory that are no files of it.
+/// The paths of those names that are not files in the directory.
 pub(crate) fn missing_files<'a>(directory: &Path, names: impl Iterator<Item = &'a str>) -> Vec<PathBuf> {
     names.map(|name| directory.join(name)).filter(|path| !path.is_file()).collect()
 }

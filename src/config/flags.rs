@@ -4,6 +4,7 @@
 //! pflag's, as kubelet's: `--flag=value`, `--flag value`, `--bool`, `--bool=false`, `-v 2`, `_` for `-`.
 
 pub(crate) mod help;
+mod removed;
 pub(crate) mod table;
 
 use std::ffi::{OsStr, OsString};
@@ -12,9 +13,10 @@ use std::path::Path;
 use lexopt::{Arg, Parser};
 use serde_json::Value;
 
+use self::removed::removed_in;
 use self::table::{FLAGS, Flag, Target};
 use super::error::{ConfigError, Hint};
-use super::kind::{Effect, Kind};
+use super::kind::{Effect, ValueKind};
 use super::kubelet_configuration::{KubeletConfiguration, absolute};
 use super::text::{combine, parse_text};
 use crate::text::suggest::nearest;
@@ -25,31 +27,61 @@ pub(crate) struct Flags(Vec<(&'static Flag, Value)>);
 
 impl Flags {
     /// Reads the arguments after the program's name. Relative paths start at `working_directory`.
+    ///
+    /// # Errors
+    /// All that is wrong with them, not only the first.
     pub(crate) fn parse(
         arguments: impl Iterator<Item = OsString>,
         working_directory: &Path,
     ) -> Result<Self, ConfigError> {
         let mut flags = Self::default();
+        let mut problems = Vec::new();
         let mut parser = Parser::from_args(arguments);
         loop {
-            // lexopt fails here only for a value that nobody took, and every value is taken below.
+            // lexopt hands out the first letter of `-max-pods`; the message shows the whole.
+            let written = parser.try_raw_args().and_then(|rest| rest.peek().map(lossy));
             let argument = match parser.next() {
-                Ok(None) => return Ok(flags),
+                Ok(None) => break,
                 Ok(Some(argument)) => argument,
+                // Only for a value that was not read, and every value is read below.
                 Err(error) => return Err(ConfigError::Argument { argument: error.to_string() }),
             };
-            let (flag, written) = match argument {
-                Arg::Long(name) => (find_long(name)?, format!("--{name}")),
-                Arg::Short(letter) => (find_short(letter)?, format!("-{letter}")),
-                Arg::Value(value) => return Err(ConfigError::Argument { argument: lossy(&value) }),
+            let found = match argument {
+                Arg::Long(name) => find_long(name).map(|flag| (flag, format!("--{name}"))),
+                Arg::Short(letter) => find_short(letter, written).map(|flag| (flag, format!("-{letter}"))),
+                Arg::Value(value) => {
+                    problems.push(ConfigError::Argument { argument: lossy(&value) });
+                    continue;
+                }
             };
-            let text = match flag.kind() {
-                // A boolean takes its value after `=` only: `--flag false` is a flag and a stray argument.
-                Kind::Bool | Kind::Version => parser.optional_value().unwrap_or_else(|| "true".into()),
-                _ => parser.value().map_err(|_| ConfigError::MissingValue { flag: written.clone() })?,
+            let added = match found {
+                Ok((flag, written)) => flags.read_value(flag, &written, &mut parser, working_directory),
+                Err(unknown) => {
+                    skip_value(&mut parser);
+                    Err(unknown)
+                }
             };
-            flags.add(flag, &written, &text, working_directory)?;
+            problems.extend(added.err());
         }
+        match ConfigError::all(problems) {
+            Some(error) => Err(error),
+            None => Ok(flags),
+        }
+    }
+
+    fn read_value(
+        &mut self,
+        flag: &'static Flag,
+        written: &str,
+        parser: &mut Parser,
+        base: &Path,
+    ) -> Result<(), ConfigError> {
+        let text = match flag.kind() {
+            // A boolean takes its value after `=` only: `--flag false` is a flag and a stray argument.
+            ValueKind::Bool | ValueKind::Version => parser.optional_value().unwrap_or_else(|| "true".into()),
+            _ => parser.value().map_err(|_| ConfigError::MissingValue { flag: written.to_owned() })?,
+        };
+        self.add(flag, written, &text, base)
     }
 
     fn add(
@@ -63,12 +95,12 @@ impl Flags {
         let parsed =
             text.to_str().and_then(|text| parse_text(kind, text)).filter(|value| kind.check_whole(value));
         let Some(mut value) = parsed else {
-            // What is not a header may still hold a secret.
-            let value = if matches!(kind, Kind::Headers) { "***".to_owned() } else { lossy(text) };
+            // A text that is not a header may still contain a secret.
+            let value = if matches!(kind, ValueKind::Headers) { "***".to_owned() } else { lossy(text) };
             let expected = kind.expected();
             return Err(ConfigError::FlagValue { flag: written.to_owned(), value, expected });
         };
-        if let (Kind::Path, Some(path)) = (kind, value.as_str()) {
+        if let (ValueKind::Path, Some(path)) = (kind, value.as_str()) {
             value = absolute(path, base);
         }
         match self.0.iter_mut().find(|(known, _)| known.name == flag.name) {
@@ -93,7 +125,7 @@ impl Flags {
         self.get(name).and_then(Value::as_bool).unwrap_or(false)
     }
 
-    /// Writes the flags that mirror fields over what the files said.
+    /// Sets the fields that flags mirror; they take precedence over the files.
     pub(crate) fn apply_to(&self, configuration: &mut KubeletConfiguration) {
         for (flag, value) in &self.0 {
             if let Target::Field(path) = flag.target {
@@ -102,24 +134,45 @@ impl Flags {
         }
     }
 
-    /// The flags that were given and on which rkubelet does not act yet.
+    /// The given flags on which rkubelet does not act yet.
     pub(crate) fn without_effect(&self) -> Vec<String> {
-        let idle = self.0.iter().filter(|(flag, _)| flag.effect() == Effect::Accepted);
-        idle.map(|(flag, _)| format!("--{}", flag.name)).collect()
+        let accepted = self.0.iter().filter(|(flag, _)| flag.effect() == Effect::Accepted);
+        accepted.map(|(flag, _)| format!("--{}", flag.name)).collect()
     }
 }
 
 fn find_long(name: &str) -> Result<&'static Flag, ConfigError> {
     let normalized = name.replace('_', "-");
     FLAGS.iter().find(|flag| flag.name == normalized).ok_or_else(|| {
-        let hint = nearest(&normalized, FLAGS.iter().map(|flag| flag.name)).map(|near| format!("--{near}"));
-        ConfigError::UnknownFlag { flag: format!("--{name}"), hint: Hint(hint) }
+        let flag = format!("--{name}");
+        match removed_in(&normalized) {
+            Some(release) => ConfigError::RemovedFlag { flag, release },
+            None => ConfigError::UnknownFlag { flag, hint: hint(&normalized) },
+        }
     })
 }
 
-fn find_short(letter: char) -> Result<&'static Flag, ConfigError> {
-    let unknown = || ConfigError::UnknownFlag { flag: format!("-{letter}"), hint: Hint(None) };
-    FLAGS.iter().find(|flag| flag.short() == Some(letter)).ok_or_else(unknown)
+/// `written` is the whole argument, if the letter is its first.
+fn find_short(letter: char, written: Option<String>) -> Result<&'static Flag, ConfigError> {
+    FLAGS.iter().find(|flag| flag.short() == Some(letter)).ok_or_else(|| {
+        let flag = written.unwrap_or_else(|| format!("-{letter}"));
+        let name = flag.trim_start_matches('-').split('=').next().unwrap_or_default().replace('_', "-");
+        ConfigError::UnknownFlag { hint: hint(&name), flag }
+    })
+}
+
+/// The flag that may have been meant.
+fn hint(name: &str) -> Hint {
+    Hint(nearest(name, FLAGS.iter().map(|flag| flag.name)).map(|near| format!("--{near}")))
+}
+
+/// Passes over the value of a flag that is not known, so that it is not taken for a stray argument.
+fn skip_value(parser: &mut Parser) {
+    if parser.optional_value().is_none()
+        && let Some(mut rest) = parser.try_raw_args()
+    {
+        rest.next_if(|next| !next.as_encoded_bytes().starts_with(b"-"));
+    }
 }
 
 fn lossy(text: &OsStr) -> String {

@@ -1,18 +1,19 @@
 //! The KubeletConfiguration file: decoded, checked field by field, merged. Pure: text in, values out.
 //!
 //! Invariant: a `KubeletConfiguration` holds only fields of the table, each of its kind, with every path absolute;
-//! nulls are gone but for those inside lists. Whoever reads a field may therefore take a missing one for "unset", and nothing else.
-//! It gives no defaults and knows no flags: those belong to `resolve` and `flags`.
+//! nulls are gone but for those inside lists. A missing field therefore means "unset", and nothing else.
+//! It gives no defaults and knows no flags: those belong to `resolve` and `flags`. What the values mean together is
+//! checked by `validate`, after flags and files are merged.
 
 pub(crate) mod fields;
 
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use self::fields::FIELDS;
-use super::error::{ConfigError, Hint, shorten};
-use super::kind::{Effect, Field, Kind};
+use self::fields::{FIELDS, ZERO_IS_A_CHOICE};
+use super::error::{ConfigError, Hint, Ignored, shorten};
+use super::kind::{Effect, Field, ValueKind};
 use crate::text::suggest::nearest;
 use crate::text::yaml::parse_documents;
 
@@ -24,21 +25,21 @@ const KIND: &str = "KubeletConfiguration";
 pub(crate) struct KubeletConfiguration(Map<String, Value>);
 
 impl KubeletConfiguration {
-    /// Lays the text of a file over what is here: maps are merged, lists and scalars replaced, null unsets.
+    /// Merges the text of a file into the settings: maps are merged, lists and scalars replaced, null unsets.
     ///
     /// The whole file is checked first; a file that is refused changes nothing. `path` names it in errors, and is
-    /// where its relative paths start.
-    pub(crate) fn merge_file(&mut self, text: &str, path: &Path) -> Result<(), ConfigError> {
-        let mut root = decode(text, path)?;
+    /// where its relative paths start. Returns what is ignored of it.
+    pub(crate) fn merge_file(&mut self, text: &str, path: &Path) -> Result<Vec<Ignored>, ConfigError> {
+        let (mut root, mut ignored) = decode(text, path)?;
         for (field, expected) in [("apiVersion", API_VERSION), ("kind", KIND)] {
             let found = root.remove(field).unwrap_or(Value::Null);
             if found != expected {
                 return Err(ConfigError::WrongType { path: path.to_owned(), field, found, expected });
             }
         }
-        check_object(FIELDS, &mut root, "", path)?;
+        check_object(FIELDS, &mut root, "", path, &mut ignored)?;
         merge(&mut self.0, root);
-        Ok(())
+        Ok(ignored)
     }
 
     /// Sets one field, given by its dotted path, to what a flag says.
@@ -51,7 +52,7 @@ impl KubeletConfiguration {
             (map, rest) = (object, inner);
         }
         match (map.get_mut(rest), value, field_at(field).map(|field| field.kind)) {
-            (Some(Value::Object(known)), Value::Object(more), Some(Kind::BoolMap)) => known.extend(more),
+            (Some(Value::Object(known)), Value::Object(more), Some(ValueKind::BoolMap)) => known.extend(more),
             (_, value, _) => drop(map.insert(rest.to_owned(), value)),
         }
     }
@@ -63,7 +64,7 @@ impl KubeletConfiguration {
         rest.into_iter().flat_map(|rest| rest.split('.')).try_fold(value, |value, name| value.get(name))
     }
 
-    /// The paths of the fields that are set and on which rkubelet does not act yet.
+    /// The paths of the fields that ask for something on which rkubelet does not act yet.
     pub(crate) fn without_effect(&self) -> Vec<String> {
         let mut found = Vec::new();
         collect_without_effect(FIELDS, &self.0, "", &mut found);
@@ -77,22 +78,36 @@ pub(crate) fn field_at(path: &str) -> Option<&'static Field> {
     let mut found = None;
     for name in path.split('.') {
         let field = fields.iter().find(|field| field.name == name)?;
-        fields = if let Kind::Object(inner) = field.kind { inner } else { &[] };
+        fields = if let ValueKind::Object(inner) = field.kind { inner } else { &[] };
         found = Some(field);
     }
     found
 }
 
-/// The path as it is if absolute or empty ("no path"), else below `base`.
+/// The path as it is if absolute or empty ("no path"), else below `base` and without `.` and `..`, as kubelet joins.
 pub(crate) fn absolute(path: &str, base: &Path) -> Value {
     if path.is_empty() || path.starts_with('/') {
         return path.into();
     }
-    base.join(path).to_string_lossy().into()
+    normalize(&base.join(path)).to_string_lossy().into()
 }
 
-/// The one object that the text holds.
-fn decode(text: &str, path: &Path) -> Result<Map<String, Value>, ConfigError> {
+/// The path without `.`, `..` and doubled or trailing slashes. Links are not looked at.
+pub(crate) fn normalize(path: &Path) -> PathBuf {
+    let mut parts = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            // Above the root is the root.
+            Component::ParentDir => drop(parts.pop()),
+            other => parts.push(other),
+        }
+    }
+    parts
+}
+
+/// The first object that the text holds, and what of the text is ignored.
+fn decode(text: &str, path: &Path) -> Result<(Map<String, Value>, Vec<Ignored>), ConfigError> {
     let refuse = |problem: String| Err(ConfigError::Syntax { path: path.to_owned(), problem });
     let mut documents = match parse_documents(text) {
         Ok(documents) => documents,
@@ -100,53 +115,58 @@ fn decode(text: &str, path: &Path) -> Result<Map<String, Value>, ConfigError> {
     };
     documents.retain(|document| !document.value.is_null());
     let count = documents.len();
-    match (documents.pop(), count) {
-        (Some(document), 1) => match document.value {
-            _ if !document.duplicate_keys.is_empty() => {
-                refuse(format!("written twice: {}", document.duplicate_keys.join(", ")))
-            }
-            Value::Object(root) => Ok(root),
-            other => refuse(format!("{} is not a {KIND}", shorten(&other))),
-        },
-        (None, _) => refuse(format!("is empty, it must hold a {KIND}")),
-        _ => refuse(format!("holds {count} documents, it must hold one")),
-    }
+    let Some(document) = documents.into_iter().next() else {
+        return refuse(format!("is empty, it must hold a {KIND}"));
+    };
+    let Value::Object(root) = document.value else {
+        return refuse(format!("{} is not a {KIND}", shorten(&document.value)));
+    };
+    let doubled = document.duplicate_keys.into_iter().map(|field| Ignored::DoubledField { field });
+    let more = (count > 1).then_some(Ignored::Documents { count });
+    Ok((root, doubled.chain(more).collect()))
 }
 
-/// Checks every field of an object, and makes its paths absolute.
+/// Checks every field of an object, makes its paths absolute, and takes unknown fields out.
 fn check_object(
     fields: &'static [Field],
     object: &mut Map<String, Value>,
     prefix: &str,
     path: &Path,
+    ignored: &mut Vec<Ignored>,
 ) -> Result<(), ConfigError> {
+    object.retain(|name, _| {
+        let known = fields.iter().any(|field| field.name == name);
+        if !known {
+            let field = format!("{prefix}{name}");
+            ignored.push(Ignored::UnknownField { field, hint: hint(name, fields, prefix) });
+        }
+        known
+    });
     for (name, value) in object {
         let full = format!("{prefix}{name}");
-        let Some(field) = fields.iter().find(|field| field.name == name) else {
-            let hint =
-                nearest(name, fields.iter().map(|field| field.name)).map(|near| format!("{prefix}{near}"));
-            return Err(ConfigError::UnknownField { path: path.to_owned(), field: full, hint: Hint(hint) });
-        };
+        let Some(field) = fields.iter().find(|field| field.name == name) else { continue };
         if value.is_null() {
             continue;
         }
         if !field.kind.check(value) {
-            // What is not a header may still hold a secret.
-            let value = if matches!(field.kind, Kind::Headers) { "***".to_owned() } else { shorten(value) };
+            // A text that is not a header may still contain a secret.
+            let value =
+                if matches!(field.kind, ValueKind::Headers) { "***".to_owned() } else { shorten(value) };
             let expected = field.kind.expected();
             return Err(ConfigError::FieldValue { path: path.to_owned(), field: full, value, expected });
         }
         match (field.kind, value) {
-            (Kind::Object(inner), Value::Object(object)) => {
-                check_object(inner, object, &format!("{full}."), path)?
+            (ValueKind::Object(inner), Value::Object(object)) => {
+                check_object(inner, object, &format!("{full}."), path, ignored)?;
             }
-            (Kind::Items(inner, _), Value::Array(items)) => {
+            (ValueKind::Items(items_kind), Value::Array(items)) => {
                 for (index, item) in items.iter_mut().enumerate() {
                     let Value::Object(object) = item else { continue };
-                    check_object(inner, object, &format!("{full}[{index}]."), path)?;
+                    let prefix = format!("{full}[{index}].");
+                    check_object(items_kind.fields, object, &prefix, path, ignored)?;
                 }
             }
-            (Kind::Path, value) => {
+            (ValueKind::Path, value) => {
                 let base = path.parent().unwrap_or(Path::new(""));
                 *value = absolute(value.as_str().unwrap_or_default(), base);
             }
@@ -154,6 +174,29 @@ fn check_object(
         }
     }
     Ok(())
+}
+
+/// The field that was probably meant: one beside it with a similar name, or one of this name at another place.
+fn hint(name: &str, fields: &'static [Field], prefix: &str) -> Hint {
+    let beside = nearest(name, fields.iter().map(|field| field.name)).map(|near| format!("{prefix}{near}"));
+    Hint(beside.or_else(|| {
+        let mut elsewhere = Vec::new();
+        find_named(name, FIELDS, "", &mut elsewhere);
+        if elsewhere.len() == 1 { elsewhere.pop() } else { None }
+    }))
+}
+
+/// The paths of all fields of this name.
+fn find_named(name: &str, fields: &'static [Field], prefix: &str, found: &mut Vec<String>) {
+    for field in fields {
+        let path = format!("{prefix}{}", field.name);
+        if let ValueKind::Object(inner) = field.kind {
+            find_named(name, inner, &format!("{path}."), found);
+        }
+        if field.name == name {
+            found.push(path);
+        }
+    }
 }
 
 /// RFC 7396 (JSON merge patch), as kubelet merges its drop-ins.
@@ -184,10 +227,15 @@ fn collect_without_effect(
     for field in fields {
         match (field.kind, object.get(field.name)) {
             (_, None) => {}
-            (Kind::Object(inner), Some(Value::Object(object))) => {
+            (ValueKind::Object(inner), Some(Value::Object(object))) => {
                 collect_without_effect(inner, object, &format!("{prefix}{}.", field.name), found);
             }
-            (_, Some(_)) if field.effect == Effect::Accepted => found.push(format!("{prefix}{}", field.name)),
+            (kind, Some(value)) if field.effect == Effect::Accepted => {
+                let path = format!("{prefix}{}", field.name);
+                if !kind.is_zero(value) || ZERO_IS_A_CHOICE.contains(&path.as_str()) {
+                    found.push(path);
+                }
+            }
             _ => {}
         }
     }

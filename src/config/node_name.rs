@@ -6,21 +6,15 @@ pub(crate) fn node_name(hostname_override: &str, hostname: &str) -> String {
     chosen.trim().to_lowercase()
 }
 
-/// Whether the API would take the text as a name: a DNS-1123 subdomain.
-pub(crate) fn is_dns1123_subdomain(text: &str) -> bool {
-    let alphanumeric = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    text.len() <= 253
-        && text.split('.').all(|label| {
-            let bytes = label.as_bytes();
-            bytes.first().is_some_and(|byte| alphanumeric(*byte))
-                && bytes.last().is_some_and(|byte| alphanumeric(*byte))
-                && bytes.iter().all(|byte| alphanumeric(*byte) || *byte == b'-')
-        })
+/// Whether the name can be part of pods' names and of paths. kubelet takes any; one with a slash would lead elsewhere.
+pub(crate) fn is_usable(name: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    name.len() <= 253 && name.bytes().all(allowed) && name.bytes().any(|byte| byte.is_ascii_alphanumeric())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{is_dns1123_subdomain, node_name};
+    use super::{is_usable, node_name};
 
     #[test]
     fn the_override_wins_and_case_is_lowered() {
@@ -35,13 +29,13 @@ mod tests {
     }
 
     #[test]
-    fn names_are_subdomains() {
-        for good in ["a", "edge-7", "a.b-c.d0", "0"] {
-            assert!(is_dns1123_subdomain(good), "{good}");
+    fn names_are_part_of_paths() {
+        for good in ["a", "edge-7", "a.b-c.d0", "0", "my_host", "-a", "a..b"] {
+            assert!(is_usable(good), "{good}");
         }
         let long = "a".repeat(254);
-        for bad in ["", "-a", "a-", "a..b", "A", "a_b", "a b", ".a", &long] {
-            assert!(!is_dns1123_subdomain(bad), "{bad}");
+        for bad in ["", ".", "..", "a/b", "a b", "../a", "ä", &long] {
+            assert!(!is_usable(bad), "{bad}");
         }
     }
 }

@@ -1,9 +1,8 @@
-//! The merged settings and the flags become one `Config`: defaults, and what only the whole can tell. Pure.
+//! The merged settings and the flags become one `Config`, with defaults. Pure.
 //!
-//! Every value was checked for its kind where it was written; here a missing value means its default, and a zero or
-//! an empty text does too wherever kubelet's file says so.
+//! Every value was checked for its kind where it was written, and `validate` checks the merged ones; here a missing
+//! value means its default, and a zero or an empty text does too wherever kubelet's file says so.
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,20 +14,22 @@ use serde_json::Value;
 
 use super::error::ConfigError;
 use super::flags::Flags;
-use super::kind::normalize_endpoint;
+use super::kind::parse_bind_address;
 use super::kubelet_configuration::KubeletConfiguration;
-use super::node_name::{is_dns1123_subdomain, node_name};
+use super::node_name::{is_usable, node_name};
+use super::validate::find_problems;
 use crate::http::tls::{Identity, Roots};
 use crate::http::{PlainText, Tls, Url};
+use crate::pod::dns::MAX_NAME_SERVERS;
 use crate::pod::image::provider::Provider;
+use crate::pod::validate::names::not_subdomain;
+use crate::runtime::cri::Endpoint;
 use crate::time::duration::parse_duration;
 
-const RUNTIME_ENDPOINT: &str = "unix:///run/containerd/containerd.sock";
-
-/// All that the agent was told: validated, with every default in place. Fixed for the life of the process.
+/// The configuration of the agent: validated, with all defaults. Fixed for the life of the process.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Config {
-    /// The node's name, a DNS-1123 subdomain (`--hostname-override`, else the hostname).
+    /// The node's name (`--hostname-override`, else the hostname).
     pub node_name: String,
     /// The directory, or the one file, of the static pods' manifests (`staticPodPath`).
     pub pod_manifest_path: Option<PathBuf>,
@@ -36,54 +37,44 @@ pub(crate) struct Config {
     pub manifest_url: Option<Url>,
     /// The headers of requests to that URL (`staticPodURLHeader`). Their values do not show in logs.
     pub manifest_url_headers: HeaderMap,
-    /// Who may be asked for manifests in plain text.
+    /// Which hosts may be asked for manifests without TLS.
     pub manifest_url_plain_text: PlainText,
-    /// How the URL's server is known, and how it knows us.
+    /// The CA that the URL's server must have, and the client certificate for it.
     pub manifest_url_tls: Tls,
     /// How often the manifest directory is read anew, events or no events.
     pub file_check_frequency: Duration,
     /// How often the manifest URL is read.
     pub http_check_frequency: Duration,
-    /// The longest time between two looks at a pod.
+    /// The longest time between two syncs of a pod.
     pub sync_frequency: Duration,
-    /// The runtime service's socket, a `unix://` URL.
-    pub runtime_endpoint: String,
-    /// The image service's socket, a `unix://` URL; the runtime's unless set.
-    pub image_endpoint: String,
+    /// The runtime service's socket.
+    pub runtime_endpoint: Endpoint,
+    /// The image service's socket; the runtime's unless set.
+    pub image_endpoint: Endpoint,
     /// The deadline of calls to the runtime, long-running ones apart.
     pub runtime_request_timeout: Duration,
     /// Where the agent and the pods' volumes live.
     pub root_dir: PathBuf,
-    /// Where the TLS certificates live.
-    pub cert_dir: PathBuf,
     /// Where the containers' logs live.
     pub pod_logs_dir: PathBuf,
     /// The node's addresses, at most one per family; `0.0.0.0` and `::` only prefer a family. Empty: find out.
     pub node_ips: Vec<IpAddr>,
-    /// Labels for the node when it registers.
-    pub node_labels: BTreeMap<String, String>,
     /// The health endpoint's address.
     pub healthz_bind_address: IpAddr,
     /// The health endpoint's port; `None` if it was switched off by 0.
     pub healthz_port: Option<u16>,
-    /// The address of the other listeners.
+    /// The read-only port's address.
     pub address: IpAddr,
-    /// The port of the kubelet API.
-    pub port: u16,
     /// The port without authentication; `None` unless asked for.
     pub read_only_port: Option<u16>,
-    /// How many pods may run.
-    pub max_pods: u32,
     /// DNS servers for pods of policy ClusterFirst.
     pub cluster_dns: Vec<IpAddr>,
     /// The cluster's DNS domain; empty if there is none.
     pub cluster_domain: String,
     /// The resolver file that pods' DNS starts from; `None` if it was switched off by an empty path.
     pub resolv_conf: Option<PathBuf>,
-    /// Whether images are pulled one at a time.
-    pub serialize_image_pulls: bool,
-    /// How many images may be pulled at a time; no limit if unset and not serialized.
-    pub max_parallel_image_pulls: Option<u32>,
+    /// How many images may be pulled at a time; none for no limit.
+    pub parallel_image_pulls: Option<usize>,
     /// The longest time that a pull may take (`--image-pull-deadline`).
     pub image_pull_deadline: Duration,
     /// Whether `Always` falls back to the present image where no registry can be reached (`--image-pull-fallback`).
@@ -102,14 +93,14 @@ pub(crate) struct Config {
     pub manifest_public_key: Option<PathBuf>,
     /// The key that every file of the manifest directory must be signed with, if any must.
     pub signed_files_key: Option<PathBuf>,
-    /// Whether manifests that others than root can write are believed.
+    /// Whether manifests are accepted that users other than root can write.
     pub allow_unsafe_manifest_permissions: bool,
-    /// What was said and has no effect, a line each. To be logged once, at the start.
+    /// What is ignored, or has no effect yet, a line each. To be logged once, at the start.
     pub warnings: Vec<String>,
 }
 
 impl Config {
-    /// Lays the flags over the files' settings and gives every setting its value.
+    /// Merges flags and files, checks the result, and adds the defaults.
     pub(crate) fn resolve(
         files: KubeletConfiguration,
         flags: &Flags,
@@ -123,10 +114,27 @@ impl Config {
         flags.apply_to(&mut merged);
         let settings = Settings(&merged);
 
+        let problems = find_problems(&merged, flags);
+        if !problems.is_empty() {
+            return Err(ConfigError::Invalid { problems });
+        }
+
         let name = node_name(flags.text("hostname-override").unwrap_or_default(), hostname);
-        if !is_dns1123_subdomain(&name) {
+        if !is_usable(&name) {
             return Err(ConfigError::NodeName { name });
         }
+        if not_subdomain(&name).is_some() {
+            warnings
+                .push(format!("node name {name:?} is not a DNS-1123 subdomain: no API server would take it"));
+        }
+        let cluster_dns = ips(merged.get("clusterDNS"), "clusterDNS (--cluster-dns)", &mut warnings);
+        if cluster_dns.len() > MAX_NAME_SERVERS {
+            let count = cluster_dns.len();
+            warnings.push(format!(
+                "clusterDNS (--cluster-dns): pods get the first {MAX_NAME_SERVERS} of {count} servers, resolvers use no more"
+            ));
+        }
+        let node_ips = ips(flags.get("node-ip"), "--node-ip", &mut warnings);
 
         let pod_manifest_path = settings.text("staticPodPath").map(PathBuf::from);
         let manifest_url = settings.text("staticPodURL").map(manifest_url).transpose()?;
@@ -153,15 +161,10 @@ impl Config {
             warnings.push("--manifest-public-key checks no file without --require-signed-files".to_owned());
         }
 
-        let max_parallel_image_pulls = settings.int("maxParallelImagePulls");
+        let max_parallel_image_pulls: Option<usize> = settings.int("maxParallelImagePulls");
         let parallel = max_parallel_image_pulls.unwrap_or(1);
-        let serialize_image_pulls = settings.bool("serializeImagePulls").unwrap_or(parallel < 2);
-        if serialize_image_pulls && parallel > 1 {
-            return Err(ConfigError::ImagePulls { parallel });
-        }
 
-        let runtime_endpoint =
-            settings.endpoint("containerRuntimeEndpoint").unwrap_or_else(|| RUNTIME_ENDPOINT.to_owned());
+        let runtime_endpoint = settings.endpoint("containerRuntimeEndpoint").unwrap_or_default();
         let root_dir = PathBuf::from(flags.text("root-dir").unwrap_or("/var/lib/kubelet"));
 
         Ok(Self {
@@ -181,26 +184,27 @@ impl Config {
             runtime_request_timeout: settings
                 .period("runtimeRequestTimeout")
                 .unwrap_or(Duration::from_secs(120)),
-            cert_dir: PathBuf::from(flags.text("cert-dir").unwrap_or("/var/lib/kubelet/pki")),
             root_dir,
             pod_logs_dir: PathBuf::from(settings.text("podLogsDir").unwrap_or("/var/log/pods")),
-            node_ips: ips(flags.get("node-ip")),
-            node_labels: labels(flags.get("node-labels")),
-            healthz_bind_address: settings.ip("healthzBindAddress").unwrap_or(Ipv4Addr::LOCALHOST.into()),
+            node_ips,
+            healthz_bind_address: settings
+                .bind_address("healthzBindAddress")
+                .unwrap_or(Ipv4Addr::LOCALHOST.into()),
             healthz_port: Some(settings.int("healthzPort").unwrap_or(10248)).filter(|port| *port != 0),
-            address: settings.ip("address").unwrap_or(Ipv4Addr::UNSPECIFIED.into()),
-            port: settings.int("port").filter(|port| *port != 0).unwrap_or(10250),
+            address: settings.bind_address("address").unwrap_or(Ipv4Addr::UNSPECIFIED.into()),
             read_only_port: settings.int("readOnlyPort").filter(|port| *port != 0),
-            max_pods: settings.int("maxPods").filter(|pods| *pods != 0).unwrap_or(110),
-            cluster_dns: ips(merged.get("clusterDNS")),
+            cluster_dns,
             cluster_domain: settings.text("clusterDomain").unwrap_or_default().to_owned(),
             resolv_conf: match merged.get("resolvConf").and_then(Value::as_str) {
                 Some("") => None,
                 Some(path) => Some(path.into()),
                 None => Some("/etc/resolv.conf".into()),
             },
-            serialize_image_pulls,
-            max_parallel_image_pulls,
+            parallel_image_pulls: if settings.bool("serializeImagePulls").unwrap_or(parallel < 2) {
+                Some(1)
+            } else {
+                max_parallel_image_pulls
+            },
             image_pull_deadline: flags
                 .text("image-pull-deadline")
                 .and_then(positive_duration)
@@ -222,21 +226,13 @@ impl Config {
             warnings,
         })
     }
-
-    /// How many images may be pulled at a time; none for no limit.
-    pub(crate) fn parallel_image_pulls(&self) -> Option<usize> {
-        match (self.serialize_image_pulls, self.max_parallel_image_pulls) {
-            (true, _) => Some(1),
-            (false, width) => width.and_then(|width| usize::try_from(width).ok()),
-        }
-    }
 }
 
-/// Typed reading of settings that were checked before: a value is there with its kind, or not at all.
+/// Typed reading of settings: a value was checked to be of its kind, or is missing.
 struct Settings<'a>(&'a KubeletConfiguration);
 
 impl<'a> Settings<'a> {
-    /// A text that says something.
+    /// A text that is not empty.
     fn text(&self, field: &str) -> Option<&'a str> {
         self.0.get(field)?.as_str().filter(|text| !text.is_empty())
     }
@@ -254,12 +250,12 @@ impl<'a> Settings<'a> {
         positive_duration(self.text(field)?)
     }
 
-    fn ip(&self, field: &str) -> Option<IpAddr> {
-        self.text(field)?.parse().ok()
+    fn bind_address(&self, field: &str) -> Option<IpAddr> {
+        parse_bind_address(self.text(field)?)
     }
 
-    fn endpoint(&self, field: &str) -> Option<String> {
-        normalize_endpoint(self.text(field)?)
+    fn endpoint(&self, field: &str) -> Option<Endpoint> {
+        self.text(field)?.parse().ok()
     }
 }
 
@@ -272,13 +268,13 @@ fn manifest_url_tls(flags: &Flags) -> Result<Tls, ConfigError> {
     let identity = match (path("manifest-url-client-certificate"), path("manifest-url-client-key")) {
         (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
         (None, None) => None,
-        _ => return Err(ConfigError::HalfIdentity),
+        _ => return Err(ConfigError::IncompleteIdentity),
     };
     let roots = path("manifest-url-ca-file").map_or(Roots::System, Roots::File);
     Ok(Tls::Verified { roots, identity })
 }
 
-/// Headers that say how the message itself is sent are not for anybody to give.
+/// Headers that describe the framing of the request: only the HTTP client may set them.
 const FRAMING: [HeaderName; 6] = [CONNECTION, CONTENT_LENGTH, TE, TRAILER, TRANSFER_ENCODING, UPGRADE];
 
 fn headers(value: Option<&Value>) -> Result<HeaderMap, ConfigError> {
@@ -306,13 +302,16 @@ fn texts(value: &Value) -> impl Iterator<Item = &str> {
     value.as_array().into_iter().flatten().filter_map(Value::as_str)
 }
 
-fn ips(value: Option<&Value>) -> Vec<IpAddr> {
-    value.into_iter().flat_map(texts).filter_map(|text| text.parse().ok()).collect()
-}
-
-fn labels(value: Option<&Value>) -> BTreeMap<String, String> {
-    let labels = value.and_then(Value::as_object).into_iter().flatten();
-    labels.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect()
+/// The IP addresses of a list. As in kubelet, what is none is left out, with a warning.
+fn ips(list: Option<&Value>, name: &str, warnings: &mut Vec<String>) -> Vec<IpAddr> {
+    let mut found = Vec::new();
+    for text in list.into_iter().flat_map(texts) {
+        match text.parse() {
+            Ok(ip) => found.push(ip),
+            Err(_) => warnings.push(format!("{name}: ignored, not an IP address: {text:?}")),
+        }
+    }
+    found
 }
 
 fn warn(warnings: &mut Vec<String>, what: &str, names: &[String]) {

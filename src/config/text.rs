@@ -1,38 +1,40 @@
 //! A flag's text becomes the JSON that the file would hold. Pure.
 //!
-//! This gives the value its shape only; `Kind::check` judges it afterwards, as it judges the file.
+//! This only converts; `ValueKind::check` checks the value afterwards, as it checks the file's.
+
+use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::kind::Kind;
+use super::kind::ValueKind;
 
 /// The text as JSON, or `None` if it cannot have this kind's shape.
-pub(crate) fn parse_text(kind: Kind, text: &str) -> Option<Value> {
+pub(crate) fn parse_text(kind: ValueKind, text: &str) -> Option<Value> {
     Some(match kind {
-        Kind::Bool => parse_bool(text)?.into(),
-        Kind::Int(..) => parse_int(text)?.into(),
-        Kind::Float => json!(text.parse::<f64>().ok().filter(|number| number.is_finite())?),
-        Kind::Version => parse_bool(text).map_or_else(|| text.into(), Value::from),
-        Kind::String
-        | Kind::Path
-        | Kind::Duration(..)
-        | Kind::DurationOrNanos
-        | Kind::Ip
-        | Kind::Endpoint
-        | Kind::Url
-        | Kind::Quantity
-        | Kind::OneOf(_) => text.into(),
-        Kind::Strings | Kind::Ips | Kind::NodeIps => parts(text).map(Value::from).collect(),
-        Kind::Ints => parts(text).map(|part| parse_int(part).map(Value::from)).collect::<Option<_>>()?,
-        Kind::StringMap | Kind::QuantityMap => pairs(text, '=', |value| Some(value.into()))?,
-        Kind::Thresholds => pairs(text, '<', |value| Some(value.into()))?,
-        Kind::BoolMap => pairs(text, '=', |value| parse_bool(value).map(Value::from))?,
-        Kind::Labels => parts(text)
+        ValueKind::Bool => parse_bool(text)?.into(),
+        ValueKind::Int(..) => parse_int(text)?.into(),
+        ValueKind::Float => json!(text.parse::<f64>().ok().filter(|number| number.is_finite())?),
+        ValueKind::Version => parse_bool(text).map_or_else(|| text.into(), Value::from),
+        ValueKind::String
+        | ValueKind::Path
+        | ValueKind::Duration(..)
+        | ValueKind::DurationOrNanos
+        | ValueKind::BindAddress
+        | ValueKind::Endpoint
+        | ValueKind::Url
+        | ValueKind::Quantity
+        | ValueKind::OneOf(_) => text.into(),
+        ValueKind::Strings | ValueKind::NodeIps => parts(text).map(Value::from).collect(),
+        ValueKind::Ints => parts(text).map(|part| parse_int(part).map(Value::from)).collect::<Option<_>>()?,
+        ValueKind::StringMap | ValueKind::QuantityMap => pairs(text, '=', |value| Some(value.into()))?,
+        ValueKind::Thresholds => pairs(text, '<', |value| Some(value.into()))?,
+        ValueKind::BoolMap => pairs(text, '=', |value| parse_bool(value).map(Value::from))?,
+        ValueKind::Labels => parts(text)
             .map(|part| part.split_once('=').unwrap_or((part, "")))
             .map(|(key, value)| (key.trim().to_owned(), Value::from(value.trim())))
             .collect::<Map<_, _>>()
             .into(),
-        Kind::Headers => {
+        ValueKind::Headers => {
             let mut headers = Map::new();
             for part in parts(text) {
                 let (key, value) = part.split_once(':')?;
@@ -41,21 +43,21 @@ pub(crate) fn parse_text(kind: Kind, text: &str) -> Option<Value> {
             }
             headers.into()
         }
-        Kind::Items(_, parse) => parse(text)?.into(),
-        Kind::Object(_) => return None,
+        ValueKind::Items(items) => (items.parse)(text)?.into(),
+        ValueKind::Object(_) => return None,
     })
 }
 
-/// Adds what a repeated flag says to what it said before: lists grow, maps are merged, the last scalar wins.
-pub(crate) fn combine(kind: Kind, earlier: &mut Value, later: Value) {
+/// Combines the values of a repeated flag: lists grow, maps are merged, the last scalar counts.
+pub(crate) fn combine(kind: ValueKind, earlier: &mut Value, later: Value) {
     match kind {
-        Kind::Strings | Kind::Ips | Kind::Ints | Kind::Items(..) => merge_item(earlier, later),
-        Kind::StringMap
-        | Kind::QuantityMap
-        | Kind::Labels
-        | Kind::BoolMap
-        | Kind::Thresholds
-        | Kind::Headers => {
+        ValueKind::Strings | ValueKind::Ints | ValueKind::Items(..) => merge_item(earlier, later),
+        ValueKind::StringMap
+        | ValueKind::QuantityMap
+        | ValueKind::Labels
+        | ValueKind::BoolMap
+        | ValueKind::Thresholds
+        | ValueKind::Headers => {
             let (Some(map), Value::Object(more)) = (earlier.as_object_mut(), later) else { return };
             for (key, value) in more {
                 match map.get_mut(&key) {
@@ -122,21 +124,28 @@ pub(crate) fn no_text(_: &str) -> Option<Vec<Value>> {
     None
 }
 
-/// `key=value:Effect` or `key:Effect`, separated by commas.
+/// `key=value:Effect` or `key:Effect`, separated by commas; no key twice with the same effect.
 pub(crate) fn parse_taints(text: &str) -> Option<Vec<Value>> {
-    let taint = |part: &str| {
+    let mut seen = BTreeSet::new();
+    let mut taints = Vec::new();
+    for part in parts(text) {
         let (pair, effect) = part.rsplit_once(':')?;
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (!key.is_empty()).then(|| json!({ "key": key, "value": value, "effect": effect }))
-    };
-    parts(text).map(taint).collect()
+        if key.is_empty() || effect.is_empty() || !seen.insert((key, effect)) {
+            return None;
+        }
+        taints.push(json!({ "key": key, "value": value, "effect": effect }));
+    }
+    Some(taints)
 }
 
 /// `0:memory=1Gi,hugepages-1M=2Gi`: a NUMA node and what is reserved on it.
 pub(crate) fn parse_reserved_memory(text: &str) -> Option<Vec<Value>> {
     let reservation = |part: &str| {
         let (node, limits) = part.split_once(':')?;
-        Some(json!({ "numaNode": parse_int(node.trim())?, "limits": parse_text(Kind::QuantityMap, limits)? }))
+        Some(
+            json!({ "numaNode": parse_int(node.trim())?, "limits": parse_text(ValueKind::QuantityMap, limits)? }),
+        )
     };
     text.split(';').filter(|part| !part.trim().is_empty()).map(reservation).collect()
 }
@@ -157,7 +166,7 @@ mod tests {
     use super::{
         combine, parse_bool, parse_int, parse_reserved_memory, parse_taints, parse_text, parse_vmodule,
     };
-    use crate::config::kind::Kind;
+    use crate::config::kind::ValueKind;
 
     #[test]
     fn booleans_are_go_booleans() {
@@ -187,29 +196,34 @@ mod tests {
     #[test]
     fn collections_are_read_and_combined() {
         for (kind, first, second, whole) in [
-            (Kind::Strings, "a,b", "c", json!(["a", "b", "c"])),
-            (Kind::NodeIps, "10.0.0.1", "10.0.0.2", json!(["10.0.0.2"])),
-            (Kind::StringMap, "a=1,b=x=y", "a=2", json!({"a": "2", "b": "x=y"})),
-            (Kind::Labels, "a=1,b", "c=", json!({"a": "1", "b": "", "c": ""})),
-            (Kind::BoolMap, "A=true", "B=false", json!({"A": true, "B": false})),
-            (Kind::Thresholds, "memory.available<1Gi", "x<5%", json!({"memory.available": "1Gi", "x": "5%"})),
+            (ValueKind::Strings, "a,b", "c", json!(["a", "b", "c"])),
+            (ValueKind::NodeIps, "10.0.0.1", "10.0.0.2", json!(["10.0.0.2"])),
+            (ValueKind::StringMap, "a=1,b=x=y", "a=2", json!({"a": "2", "b": "x=y"})),
+            (ValueKind::Labels, "a=1,b", "c=", json!({"a": "1", "b": "", "c": ""})),
+            (ValueKind::BoolMap, "A=true", "B=false", json!({"A": true, "B": false})),
             (
-                Kind::Headers,
+                ValueKind::Thresholds,
+                "memory.available<1Gi",
+                "x<5%",
+                json!({"memory.available": "1Gi", "x": "5%"}),
+            ),
+            (
+                ValueKind::Headers,
                 "a:hello,b:again",
                 "b:beautiful",
                 json!({"a": ["hello"], "b": ["again", "beautiful"]}),
             ),
-            (Kind::String, "a", "b", json!("b")),
+            (ValueKind::String, "a", "b", json!("b")),
         ] {
             let mut value = parse_text(kind, first).unwrap();
             combine(kind, &mut value, parse_text(kind, second).unwrap());
             assert_eq!(value, whole, "{kind:?}");
         }
         for (kind, text) in [
-            (Kind::StringMap, "a"),
-            (Kind::BoolMap, "a=maybe"),
-            (Kind::Thresholds, "a=b"),
-            (Kind::Headers, "novalue"),
+            (ValueKind::StringMap, "a"),
+            (ValueKind::BoolMap, "a=maybe"),
+            (ValueKind::Thresholds, "a=b"),
+            (ValueKind::Headers, "novalue"),
         ] {
             assert_eq!(parse_text(kind, text), None, "{kind:?} {text}");
         }
@@ -224,7 +238,9 @@ mod tests {
                 json!({"key": "c", "value": "", "effect": "NoExecute"}),
             ])
         );
-        assert_eq!(parse_taints("nothing"), None);
+        for text in ["nothing", "a:", ":NoSchedule", "a:NoSchedule,a=b:NoSchedule"] {
+            assert_eq!(parse_taints(text), None, "{text}");
+        }
         assert_eq!(
             parse_reserved_memory("0:memory=1Gi,hugepages-1M=2Gi"),
             Some(vec![json!({"numaNode": 0, "limits": {"memory": "1Gi", "hugepages-1M": "2Gi"}})])

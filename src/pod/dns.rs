@@ -2,6 +2,9 @@
 
 use k8s_openapi::api::core::v1::PodSpec;
 
+/// How many name servers a resolver uses; kubelet writes no more.
+pub(crate) const MAX_NAME_SERVERS: usize = 3;
+
 /// What a pod's resolv.conf says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Dns {
@@ -65,6 +68,7 @@ pub fn pod_dns(spec: &PodSpec, namespace: &str, cluster: &ClusterDns, host: Dns)
             });
         }
     }
+    dns.servers.truncate(MAX_NAME_SERVERS);
     dns
 }
 
@@ -122,6 +126,14 @@ mod tests {
                 "{policy}, hostNetwork {host_network}, clusterDNS {has_cluster}"
             );
         }
+    }
+
+    #[test]
+    fn no_more_name_servers_than_resolvers_use() {
+        let servers: Vec<String> = (1..=5).map(|last| format!("10.0.0.{last}")).collect();
+        let cluster = ClusterDns { servers, domain: String::new() };
+        let dns = pod_dns(&PodSpec::default(), "default", &cluster, Dns::default());
+        assert_eq!(dns.servers, ["10.0.0.1", "10.0.0.2", "10.0.0.3"]);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 mod container;
 mod findings;
 mod lifecycle;
-mod names;
+pub(crate) mod names;
 mod probe;
 mod references;
 mod resources;

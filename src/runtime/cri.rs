@@ -17,6 +17,6 @@ mod handlers;
 pub mod proto;
 
 pub use client::{CriClient, Observer, Timeouts};
-pub use endpoint::{Endpoint, EndpointError};
+pub use endpoint::Endpoint;
 pub use error::{CriError, ErrorClass};
 pub use events::TaskExits;

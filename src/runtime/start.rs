@@ -216,7 +216,8 @@ impl Runtime {
             Some(path) => {
                 smol::unblock(move || files::read_text(&path)).await.map_err(|e| error(e.into()))?
             }
-            None => String::new(),
+            // Without any server the runtime would give the pod the host's.
+            None => "nameserver 127.0.0.1\n".to_owned(),
         };
         let dns = dns::pod_dns(
             &pod.spec,

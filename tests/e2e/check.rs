@@ -223,3 +223,32 @@ fn stdin_is_read_and_a_closed_pipe_is_survived() {
     let (code, _, stderr) = words(&child.wait_with_output().expect("wait"));
     assert_eq!((code, stderr.as_str()), (Some(0), ""), "{line}");
 }
+
+#[test]
+fn what_is_no_file_is_named_at_once() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let fifo = directory.path().join("fifo.yaml");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RUSR).expect("make a FIFO");
+    let fifo = fifo.display().to_string();
+    let child = rkubelet()
+        .args(["check", &fifo, "/dev/zero"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("run rkubelet check");
+    let pid = rustix::process::Pid::from_child(&child);
+    // The command that reads a FIFO waits for its writer; it must not take the test with it.
+    let (done, ended) = std::sync::mpsc::channel::<()>();
+    let watch = std::thread::spawn(move || {
+        if ended.recv_timeout(std::time::Duration::from_secs(20)).is_err() {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+    });
+    let (code, stdout, _) = words(&child.wait_with_output().expect("wait"));
+    let _ = done.send(());
+    watch.join().expect("the watch ends");
+    assert_eq!(code, Some(1), "{stdout}");
+    assert_eq!(
+        stdout,
+        format!("{fifo}: refused: is a FIFO, not a file\n/dev/zero: refused: is a device, not a file\n")
+    );
+}

@@ -1,4 +1,4 @@
-//! Point 6: flags and files as kubelet's, and a clear refusal of what is neither.
+//! Flags and files as kubelet's, and a clear refusal of what is neither.
 
 use std::fs;
 
@@ -33,11 +33,14 @@ fn a_bad_flag_field_or_value_exits_with_64_and_one_line() {
         &["--container-runtime-endpoint=ftp://x"],
         &["--container-runtime-endpoint", "ftp://x"],
     );
+    let directory = "--container-runtime-endpoint=unix:///run/";
+    assert_refused(&rig, &[directory], &["--container-runtime-endpoint", "unix:///run/"]);
     assert_refused(&rig, &["--config=/does/not/exist.yaml"], &["/does/not/exist.yaml"]);
     let path = rig.config_path();
     let config = format!("--config={}", path.display());
     for (field, words) in [
-        ("noSuchField: 1", ["noSuchField", "config.yaml"]),
+        ("evictionHard: {memory.available: 100Zi}", ["evictionHard (--eviction-hard)", "100Zi"]),
+        ("kubeReserved: {cpu: abc}", ["kubeReserved (--kube-reserved)", "abc"]),
         ("maxPods: many", ["maxPods", "config.yaml"]),
         ("healthzPort: 70000", ["healthzPort", "70000"]),
         ("syncFrequency: soon", ["syncFrequency", "soon"]),
@@ -45,6 +48,23 @@ fn a_bad_flag_field_or_value_exits_with_64_and_one_line() {
         rig.write_config(field);
         assert_refused(&rig, &[&config], &words);
     }
+    rig.write_config("noSuchField: 1\nmaxPods: 1\nmaxPods: 2\n");
+    assert_refused(
+        &rig,
+        &[&config, "--strict-config"],
+        &["unknown field noSuchField", "field maxPods is written more"],
+    );
+    assert_refused(
+        &rig,
+        &["--network-plugin=cni", "--logtostderr", "-max-pods=1"],
+        &[
+            "--network-plugin was removed",
+            "1.24",
+            "--logtostderr was removed",
+            "1.26",
+            "did you mean --max-pods?",
+        ],
+    );
     fs::write(&path, "{ not YAML").expect("write the configuration");
     assert_refused(&rig, &[&config], &["config.yaml"]);
     fs::write(&path, "apiVersion: v1\nkind: Pod\n").expect("write the configuration");
@@ -107,4 +127,79 @@ fn fields_that_are_not_honoured_are_named_in_one_line() {
         "{}",
         agent.log()
     );
+}
+
+#[test]
+fn what_kubelet_ignores_is_a_warning_and_the_pods_run() {
+    let rig = Rig::new();
+    rig.write_config(
+        "metadata: {name: kubelet}\nclientCAFile: /ca.crt\nhealthzBindAddress: localhost\nmaxPods: 5\nmaxPods: 6\n\
+         kubeAPIQPS: 7\nshutdownGracePeriod: 0s\n---\nnot: read\n",
+    );
+    rig.write_manifest("pod.yaml", &manifest::idle("pod"));
+    let agent = rig.start_agent(&[]);
+    rig.wait_running("pod-node1", "main");
+    agent.wait_healthy();
+    for words in [
+        "ignored: unknown field metadata",
+        "ignored: unknown field clientCAFile (did you mean authentication.x509.clientCAFile?)",
+        "ignored: field maxPods is written more than once",
+        "ignored: 2 documents, and the first one counts",
+        "fields without effect yet: kubeAPIQPS, maxPods",
+    ] {
+        let lines = agent.log_lines_with(words);
+        assert!(lines.len() == 1 && lines[0].contains("WARN"), "{words}: {}", agent.log());
+    }
+}
+
+#[test]
+fn a_hostname_with_an_underscore_is_a_warning() {
+    let rig = Rig::without_containerd();
+    let agent = rig.start_agent(&["--hostname-override=my_host"]);
+    agent.wait_healthy();
+    assert_eq!(
+        agent.log_lines_with("node name \"my_host\" is not a DNS-1123 subdomain").len(),
+        1,
+        "{}",
+        agent.log()
+    );
+}
+
+/// The name servers that a pod sees, as its container prints them.
+fn name_servers(rig: &Rig, name: &str) -> Vec<String> {
+    rig.write_manifest(
+        &format!("{name}.yaml"),
+        &manifest::script(name, "cat /etc/resolv.conf; echo end; sleep 1000"),
+    );
+    let log = || {
+        let directory = fs::read_dir(rig.pod_logs_dir()).ok()?.filter_map(Result::ok).find(|entry| {
+            entry.file_name().to_string_lossy().starts_with(&format!("default_{name}-node1_"))
+        })?;
+        fs::read_to_string(directory.path().join("main/0.log")).ok().filter(|text| text.contains(" end"))
+    };
+    let mut text = String::new();
+    rig.wait("the pod to print its resolv.conf", || {
+        text = log().unwrap_or_default();
+        !text.is_empty()
+    });
+    let server = |line: &str| Some(line.split_once("nameserver ")?.1.to_owned());
+    text.lines().filter_map(server).collect()
+}
+
+#[test]
+fn pods_get_three_name_servers_and_none_of_the_host_without_a_resolver_file() {
+    let rig = Rig::new();
+    let resolver = rig.dir().join("resolv.conf");
+    fs::write(&resolver, "nameserver 192.0.2.53\n").expect("write a resolver file");
+    rig.output("mount", &["--bind", &resolver.display().to_string(), "/etc/resolv.conf"]);
+
+    rig.write_config("resolvConf: ''\n");
+    let agent = rig.start_agent(&[]);
+    assert_eq!(name_servers(&rig, "none"), ["127.0.0.1"]);
+    agent.terminate();
+
+    rig.write_config("clusterDNS: [10.0.0.1, 10.0.0.2, 10.0.0.3, 10.0.0.4, 10.0.0.5]\n");
+    let agent = rig.start_agent(&[]);
+    assert_eq!(name_servers(&rig, "five"), ["10.0.0.1", "10.0.0.2", "10.0.0.3"]);
+    assert_eq!(agent.log_lines_with("pods get the first 3 of 5 servers").len(), 1, "{}", agent.log());
 }

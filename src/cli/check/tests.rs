@@ -2,14 +2,14 @@
 
 use super::*;
 
-fn parsed(arguments: &[&str]) -> Result<Asked, String> {
+fn parsed(arguments: &[&str]) -> Result<ParsedArguments, String> {
     parse(arguments.iter().map(OsString::from)).map_err(|error| error.to_string())
 }
 
 #[test]
 fn command_lines() {
     let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
-    let check = |options| Ok(Asked::Check(options));
+    let check = |options| Ok(ParsedArguments::Check(options));
     let table = [
         (&["a.yaml"][..], check(Options { paths: paths(&["a.yaml"]), ..Options::default() })),
         (
@@ -24,7 +24,7 @@ fn command_lines() {
             }),
         ),
         (&["--output", "text", "--", "-o"], check(Options { paths: paths(&["-o"]), ..Options::default() })),
-        (&["a.yaml", "--help"], Ok(Asked::Help)),
+        (&["a.yaml", "--help"], Ok(ParsedArguments::Help)),
         (
             &[],
             Err("check: name a manifest, a directory, or - for stdin; see rkubelet check --help".to_owned()),
@@ -50,7 +50,7 @@ fn verdicts_in_words_and_codes() {
             .into_bytes())
     };
     let input = |path: &str, bytes: Result<Vec<u8>, String>| (path.to_owned(), bytes);
-    let verdicts = |inputs: Vec<Input>| judge(inputs, Source::File, "n1", false, Timestamp::UNIX_EPOCH);
+    let verdicts = |inputs: Vec<Input>| check(inputs, Source::File, "n1", false, Timestamp::UNIX_EPOCH);
     let code =
         |verdicts: &[Verdict]| [Warnings::Pass, Warnings::Fail].map(|warnings| exit_code(verdicts, warnings));
 
@@ -99,7 +99,7 @@ fn lists_and_documents_are_the_contents_of_a_url() {
     );
     let verdicts = |source| {
         let inputs = vec![("x.yaml".to_owned(), Ok(text.clone().into_bytes()))];
-        judge(inputs, source, "n1", false, Timestamp::UNIX_EPOCH)
+        check(inputs, source, "n1", false, Timestamp::UNIX_EPOCH)
     };
     let url = verdicts(Source::Http);
     assert_eq!(
@@ -110,15 +110,4 @@ fn lists_and_documents_are_the_contents_of_a_url() {
     assert_eq!(url.iter().map(|verdict| verdict.document).collect::<Vec<_>>(), [1, 3]);
     let file = "x.yaml: refused: holds 2 documents; a manifest is one Pod\n";
     assert_eq!(render(&verdicts(Source::File)), file);
-}
-
-#[test]
-fn a_fifo_in_a_directory_does_not_hang() {
-    let directory = tempfile::tempdir().unwrap();
-    let fifo = directory.path().join("x.yaml");
-    let mode = rustix::fs::Mode::RUSR;
-    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, mode).unwrap();
-    let inputs = read(&[directory.path().to_owned()]);
-    let reason = "cannot be read: is not a regular file".to_owned();
-    assert_eq!(inputs, [(fifo.display().to_string(), Err(reason))]);
 }

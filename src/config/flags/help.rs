@@ -9,7 +9,7 @@ use crate::config::kind::Effect;
 pub(crate) fn help_text() -> String {
     let mut text = String::from(
         "rkubelet runs the pods of a manifest directory on a CRI runtime.\n\n\
-         Usage:\n  rkubelet [flags]\n  rkubelet check [flags] FILE...   judge manifests, see rkubelet check --help\n",
+         Usage:\n  rkubelet [flags]\n  rkubelet check [flags] FILE...   check manifests, see rkubelet check --help\n",
     );
     for (title, effect) in [
         ("Flags", Effect::Honoured),

@@ -3,13 +3,13 @@
 //! A flag that mirrors a field takes kind and effect from the field's row, so that the two cannot disagree.
 
 use crate::config::kind::Effect::{Accepted, Honoured};
-use crate::config::kind::Kind::{Bool, Duration, Int, Labels, NodeIps, Path, String, Version};
-use crate::config::kind::{Effect, Kind};
+use crate::config::kind::ValueKind::{Bool, Duration, Int, Labels, NodeIps, OneOf, Path, String, Version};
+use crate::config::kind::{Effect, ValueKind};
 use crate::config::kubelet_configuration::field_at;
 
-const ANY_DURATION: Kind = Duration(i64::MIN, i64::MAX);
-const DEADLINE: Kind = Duration(1_000_000_000, i64::MAX);
-const INT32: Kind = Int(i32::MIN as i64, i32::MAX as i64);
+const ANY_DURATION: ValueKind = Duration(i64::MIN, i64::MAX);
+const DEADLINE: ValueKind = Duration(1_000_000_000, i64::MAX);
+const INT32: ValueKind = Int(i32::MIN as i64, i32::MAX as i64);
 
 /// One flag.
 #[derive(Debug)]
@@ -28,12 +28,12 @@ pub(crate) enum Target {
     /// The field of KubeletConfiguration at this dotted path.
     Field(&'static str),
     /// Something that only a flag can say.
-    Own(Kind, Effect),
+    Own(ValueKind, Effect),
 }
 
 impl Flag {
     /// What the value may be. (A test holds that every mirrored field exists.)
-    pub(crate) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> ValueKind {
         match self.target {
             Target::Field(path) => field_at(path).map_or(String, |field| field.kind),
             Target::Own(kind, _) => kind,
@@ -62,7 +62,7 @@ const fn field(name: &'static str, path: &'static str, help: &'static str) -> Fl
     Flag { name, target: Target::Field(path), help }
 }
 
-const fn own(name: &'static str, kind: Kind, effect: Effect, help: &'static str) -> Flag {
+const fn own(name: &'static str, kind: ValueKind, effect: Effect, help: &'static str) -> Flag {
     Flag { name, target: Target::Own(kind, effect), help }
 }
 
@@ -70,8 +70,8 @@ const fn own(name: &'static str, kind: Kind, effect: Effect, help: &'static str)
 #[rustfmt::skip]
 pub(crate) static FLAGS: &[Flag] = &[
     field("address", "address", "address that the server listens on"),
-    own("allow-insecure-manifest-url", Bool, Honoured, "ask for manifests in plain text beyond this machine (rkubelet's own)"),
-    own("allow-unsafe-manifest-permissions", Bool, Honoured, "believe manifests that others than root can write (rkubelet's own)"),
+    own("allow-insecure-manifest-url", Bool, Honoured, "read manifests from other machines without TLS (rkubelet's own)"),
+    own("allow-unsafe-manifest-permissions", Bool, Honoured, "accept manifests that users other than root can write (rkubelet's own)"),
     field("allowed-unsafe-sysctls", "allowedUnsafeSysctls", "unsafe sysctls that pods may set"),
     field("anonymous-auth", "authentication.anonymous.enabled", "let anonymous requests in"),
     own("application-metrics-count-limit", INT32, Accepted, "metrics kept per application (cAdvisor)"),
@@ -87,11 +87,11 @@ pub(crate) static FLAGS: &[Flag] = &[
     field("cgroup-root", "cgroupRoot", "cgroup below which pods are placed"),
     field("cgroups-per-qos", "cgroupsPerQOS", "a cgroup per QoS class and per pod"),
     field("client-ca-file", "authentication.x509.clientCAFile", "CA that client certificates are checked against"),
-    own("cloud-provider", String, Accepted, "cloud provider, empty or external"),
+    own("cloud-provider", OneOf(&["external"]), Accepted, "cloud provider, empty or external"),
     field("cluster-dns", "clusterDNS", "DNS servers given to pods of policy ClusterFirst"),
     field("cluster-domain", "clusterDomain", "DNS domain of the cluster"),
     own("config", Path, Honoured, "KubeletConfiguration file; flags win over it"),
-    own("config-dir", Path, Honoured, "directory of *.conf drop-ins, laid over --config"),
+    own("config-dir", Path, Honoured, "directory of *.conf drop-ins, merged into --config"),
     own("container-hints", String, Accepted, "container hints file (cAdvisor)"),
     field("container-log-max-files", "containerLogMaxFiles", "log files kept per container"),
     field("container-log-max-size", "containerLogMaxSize", "size at which a container's log is rotated"),
@@ -212,6 +212,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     own("storage-driver-table", String, Accepted, "table of the storage driver (cAdvisor)"),
     own("storage-driver-user", String, Accepted, "user of the storage driver (cAdvisor)"),
     field("streaming-connection-idle-timeout", "streamingConnectionIdleTimeout", "idle time of exec, attach and port-forward"),
+    own("strict-config", Bool, Honoured, "refuse a configuration file with a field that would be ignored (rkubelet's own)"),
     own("strict-manifests", Bool, Honoured, "refuse a manifest with a field that would be ignored (rkubelet's own)"),
     field("sync-frequency", "syncFrequency", "longest time between two looks at a pod"),
     field("system-cgroups", "systemCgroups", "cgroup of system processes"),

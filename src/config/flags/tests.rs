@@ -50,9 +50,11 @@ fn every_flag_of_kubelet_is_accepted() {
             ("container-log-max-size", _) | (_, "quantity") => "10Mi",
             ("eviction-hard" | "eviction-soft", _) => "memory.available<1Gi",
             ("register-with-taints", _) => "a=b:NoSchedule",
+            ("cloud-provider", _) => "external",
             ("seccomp-default", _) | (_, "bool" | "version") => "true",
             (_, "ip") => "127.0.0.1",
             (_, "int" | "Level") => "5",
+            ("cpu-cfs-quota-period", _) => "10ms",
             (_, "duration") => "1m30s",
             (_, "mapStringBool") => "A=true",
             (_, "mapStringString") => "a=b",
@@ -112,21 +114,36 @@ fn refusals_name_the_flag_and_the_value() {
             &["--pod-manifst-path=/a"][..],
             "unknown flag --pod-manifst-path (did you mean --pod-manifest-path?)",
         ),
-        (&["--unheard-of"], "unknown flag --unheard-of"),
+        (&["--no-such-flag"], "unknown flag --no-such-flag"),
         (&["-x"], "unknown flag -x"),
+        (&["-max-pods=10"], "unknown flag -max-pods=10 (did you mean --max-pods?)"),
+        (
+            &[
+                "--network-plugin",
+                "cni",
+                "--container-runtime=remote",
+                "--logtostderr",
+                "--max-pods=x",
+                "--nope",
+                "1",
+            ],
+            "flag --network-plugin was removed from kubelet in Kubernetes 1.24; flag --container-runtime was removed from \
+             kubelet in Kubernetes 1.27; flag --logtostderr was removed from kubelet in Kubernetes 1.26; flag --max-pods: \
+             \"x\" is not an integer from 0 to 2147483647; unknown flag --nope",
+        ),
         (&["--config"], "flag --config needs a value"),
         (&["-v"], "flag -v needs a value"),
         (&["--max-pods=many"], "flag --max-pods: \"many\" is not an integer from 0 to 2147483647"),
         (&["--healthz-port=65536"], "flag --healthz-port: \"65536\" is not an integer from 0 to 65535"),
         (&["--read-only-port", "-1"], "flag --read-only-port: \"-1\" is not an integer from 0 to 65535"),
-        (&["--address=localhost"], "flag --address: \"localhost\" is not an IP address"),
+        (&["--address=edge"], "flag --address: \"edge\" is not an IP address or localhost"),
         (
             &["--sync-frequency=20"],
             "flag --sync-frequency: \"20\" is not a duration such as 1m30s, zero or longer",
         ),
         (
             &["--register-with-taints=a:Never"],
-            "flag --register-with-taints: \"a:Never\" is not a list of objects",
+            "flag --register-with-taints: \"a:Never\" is not a list of taints such as key=value:NoSchedule",
         ),
         (&["--fail-swap-on=maybe"], "flag --fail-swap-on: \"maybe\" is not true or false"),
         (&["--fail-swap-on", "false"], "unexpected argument \"false\": rkubelet takes flags only"),
@@ -154,7 +171,7 @@ fn refusals_name_the_flag_and_the_value() {
 }
 
 #[test]
-fn mirrors_are_written_and_idle_flags_are_told() {
+fn mirrored_fields_are_set_and_flags_without_effect_listed() {
     let flags = parse(&["--max-pods=5", "-v=3", "--port=1", "--kubeconfig=/k", "--root-dir=/r"]).unwrap();
     let mut configuration = KubeletConfiguration::default();
     flags.apply_to(&mut configuration);

@@ -4,49 +4,49 @@
 //! and the check of `docs/configuration.md` follow.
 
 use crate::config::kind::Effect::{Accepted, Honoured};
-use crate::config::kind::Kind::{
-    Bool, BoolMap, Duration, DurationOrNanos, Endpoint, Float, Headers, Int, Ints, Ip, Ips, Items, Object,
-    OneOf, Path, Quantity, QuantityMap, String, StringMap, Strings, Thresholds, Url,
+use crate::config::kind::ValueKind::{
+    BindAddress, Bool, BoolMap, Duration, DurationOrNanos, Endpoint, Float, Headers, Int, Ints, Items,
+    Object, OneOf, Path, Quantity, QuantityMap, String, StringMap, Strings, Thresholds, Url,
 };
-use crate::config::kind::{Effect, Field, Kind};
+use crate::config::kind::{Effect, Field, ItemsKind, ValueKind};
 use crate::config::text::{no_text, parse_reserved_memory, parse_taints, parse_vmodule};
 
 const SECOND: i64 = 1_000_000_000;
-const INT32: Kind = Int(i32::MIN as i64, i32::MAX as i64);
-const INT64: Kind = Int(i64::MIN, i64::MAX);
-const NATURAL: Kind = Int(0, i32::MAX as i64);
-const LEVEL: Kind = Int(0, i32::MAX as i64);
-const PORT: Kind = Int(0, 65_535);
-const PERCENT: Kind = Int(0, 100);
-const BIT: Kind = Int(0, 31);
-const ANY_DURATION: Kind = Duration(i64::MIN, i64::MAX);
-const PERIOD: Kind = Duration(0, i64::MAX);
+const INT32: ValueKind = Int(i32::MIN as i64, i32::MAX as i64);
+const INT64: ValueKind = Int(i64::MIN, i64::MAX);
+const NATURAL: ValueKind = Int(0, i32::MAX as i64);
+const LEVEL: ValueKind = Int(0, i32::MAX as i64);
+const PORT: ValueKind = Int(0, 65_535);
+const PERCENT: ValueKind = Int(0, 100);
+const BIT: ValueKind = Int(0, 31);
+const ANY_DURATION: ValueKind = Duration(i64::MIN, i64::MAX);
+const PERIOD: ValueKind = Duration(0, i64::MAX);
 
-const fn f(name: &'static str, kind: Kind, effect: Effect) -> Field {
+const fn f(name: &'static str, kind: ValueKind, effect: Effect) -> Field {
     Field { name, kind, effect }
 }
 
 /// The fields at the top, `apiVersion` and `kind` apart.
 #[rustfmt::skip]
 pub(crate) static FIELDS: &[Field] = &[
-    f("address", Ip, Honoured),
+    f("address", BindAddress, Honoured),
     f("allowedUnsafeSysctls", Strings, Accepted),
     f("authentication", Object(AUTHENTICATION), Accepted),
     f("authorization", Object(AUTHORIZATION), Accepted),
     f("cgroupDriver", OneOf(&["cgroupfs", "systemd"]), Accepted),
     f("cgroupRoot", String, Accepted),
     f("cgroupsPerQOS", Bool, Accepted),
-    f("clusterDNS", Ips, Honoured),
+    f("clusterDNS", Strings, Honoured),
     f("clusterDomain", String, Honoured),
     f("configMapAndSecretChangeDetectionStrategy", OneOf(&["Get", "Cache", "Watch"]), Accepted),
     f("containerLogMaxFiles", Int(2, i32::MAX as i64), Accepted),
     f("containerLogMaxSize", Quantity, Accepted),
     f("containerLogMaxWorkers", Int(1, i32::MAX as i64), Accepted),
-    f("containerLogMonitorInterval", PERIOD, Accepted),
+    f("containerLogMonitorInterval", Duration(3 * SECOND, i64::MAX), Accepted),
     f("containerRuntimeEndpoint", Endpoint, Honoured),
     f("contentType", String, Accepted),
     f("cpuCFSQuota", Bool, Accepted),
-    f("cpuCFSQuotaPeriod", PERIOD, Accepted),
+    f("cpuCFSQuotaPeriod", Duration(SECOND / 1000, SECOND), Accepted),
     f("cpuManagerPolicy", OneOf(&["none", "static"]), Accepted),
     f("cpuManagerPolicyOptions", StringMap, Accepted),
     f("cpuManagerReconcilePeriod", ANY_DURATION, Accepted),
@@ -74,7 +74,7 @@ pub(crate) static FIELDS: &[Field] = &[
     f("featureGates", BoolMap, Accepted),
     f("fileCheckFrequency", PERIOD, Honoured),
     f("hairpinMode", OneOf(&["promiscuous-bridge", "hairpin-veth", "none"]), Accepted),
-    f("healthzBindAddress", Ip, Honoured),
+    f("healthzBindAddress", BindAddress, Honoured),
     f("healthzPort", PORT, Honoured),
     f("httpCheckFrequency", PERIOD, Honoured),
     f("imageGCHighThresholdPercent", PERCENT, Accepted),
@@ -118,10 +118,10 @@ pub(crate) static FIELDS: &[Field] = &[
     f("qosReserved", StringMap, Accepted),
     f("readOnlyPort", PORT, Honoured),
     f("registerNode", Bool, Accepted),
-    f("registerWithTaints", Items(TAINT, parse_taints), Accepted),
+    f("registerWithTaints", Items(&TAINTS), Accepted),
     f("registryBurst", NATURAL, Accepted),
     f("registryPullQPS", NATURAL, Accepted),
-    f("reservedMemory", Items(RESERVED_MEMORY, parse_reserved_memory), Accepted),
+    f("reservedMemory", Items(&RESERVATIONS), Accepted),
     f("reservedSystemCPUs", String, Accepted),
     f("resolvConf", Path, Honoured),
     f("rotateCertificates", Bool, Accepted),
@@ -132,7 +132,7 @@ pub(crate) static FIELDS: &[Field] = &[
     f("serverTLSBootstrap", Bool, Accepted),
     f("showHiddenMetricsForVersion", String, Accepted),
     f("shutdownGracePeriod", PERIOD, Accepted),
-    f("shutdownGracePeriodByPodPriority", Items(SHUTDOWN_GRACE, no_text), Accepted),
+    f("shutdownGracePeriodByPodPriority", Items(&SHUTDOWN_GRACES), Accepted),
     f("shutdownGracePeriodCriticalPods", PERIOD, Accepted),
     f("singleProcessOOMKill", Bool, Accepted),
     f("staticPodPath", Path, Honoured),
@@ -155,6 +155,37 @@ pub(crate) static FIELDS: &[Field] = &[
     f("userNamespaces", Object(USER_NAMESPACES), Accepted),
     f("volumePluginDir", Path, Accepted),
     f("volumeStatsAggPeriod", ANY_DURATION, Accepted),
+];
+
+/// Fields for which zero, false or nothing differs from leaving them out. Of all others it means the default.
+pub(crate) static ZERO_IS_A_CHOICE: &[&str] = &[
+    "authentication.webhook.enabled",
+    "cgroupsPerQOS",
+    "cpuCFSQuota",
+    "enableControllerAttachDetach",
+    "enableDebugFlagsHandler",
+    "enableDebuggingHandlers",
+    "enableProfilingHandler",
+    "enableServer",
+    "enableSystemLogHandler",
+    "enforceNodeAllocatable",
+    "eventRecordQPS",
+    "evictionHard",
+    "failCgroupV1",
+    "failSwapOn",
+    "imageGCHighThresholdPercent",
+    "imageGCLowThresholdPercent",
+    "iptablesDropBit",
+    "iptablesMasqueradeBit",
+    "kubeAPIQPS",
+    "localStorageCapacityIsolation",
+    "makeIPTablesUtilChains",
+    "nodeStatusMaxImages",
+    "oomScoreAdj",
+    "podPidsLimit",
+    "registerNode",
+    "registryPullQPS",
+    "singleProcessOOMKill",
 ];
 
 const PULL_VERIFICATION: &[&str] =
@@ -186,23 +217,41 @@ static LOGGING: &[Field] = &[
     f("format", OneOf(&["text", "json"]), Accepted),
     f("options", Object(LOGGING_OPTIONS), Accepted),
     f("verbosity", LEVEL, Honoured),
-    f("vmodule", Items(VMODULE, parse_vmodule), Accepted),
+    f("vmodule", Items(&VMODULES), Accepted),
 ];
 static LOGGING_OPTIONS: &[Field] =
     &[f("json", Object(ROUTING), Accepted), f("text", Object(ROUTING), Accepted)];
 static ROUTING: &[Field] = &[f("infoBufferSize", Quantity, Accepted), f("splitStream", Bool, Accepted)];
 static VMODULE: &[Field] = &[f("filePattern", String, Accepted), f("verbosity", LEVEL, Accepted)];
 
+static VMODULES: ItemsKind =
+    ItemsKind { fields: VMODULE, parse: parse_vmodule, expected: "a list of patterns such as file=2" };
+
 static MEMORY_SWAP: &[Field] = &[f("swapBehavior", OneOf(&["NoSwap", "LimitedSwap"]), Accepted)];
-static RESERVED_MEMORY: &[Field] = &[f("limits", QuantityMap, Accepted), f("numaNode", NATURAL, Accepted)];
+static RESERVED_MEMORY: &[Field] = &[f("limits", QuantityMap, Accepted), f("numaNode", INT32, Accepted)];
+static RESERVATIONS: ItemsKind = ItemsKind {
+    fields: RESERVED_MEMORY,
+    parse: parse_reserved_memory,
+    expected: "a list of reservations such as 0:memory=1Gi",
+};
 static SHUTDOWN_GRACE: &[Field] =
     &[f("priority", INT32, Accepted), f("shutdownGracePeriodSeconds", INT64, Accepted)];
+static SHUTDOWN_GRACES: ItemsKind = ItemsKind {
+    fields: SHUTDOWN_GRACE,
+    parse: no_text,
+    expected: "a list of objects with priority and shutdownGracePeriodSeconds",
+};
 static TAINT: &[Field] = &[
     f("effect", OneOf(&["NoSchedule", "PreferNoSchedule", "NoExecute"]), Accepted),
     f("key", String, Accepted),
     f("timeAdded", String, Accepted),
     f("value", String, Accepted),
 ];
+static TAINTS: ItemsKind = ItemsKind {
+    fields: TAINT,
+    parse: parse_taints,
+    expected: "a list of taints such as key=value:NoSchedule",
+};
 static TRACING: &[Field] =
     &[f("endpoint", String, Accepted), f("samplingRatePerMillion", Int(0, 1_000_000), Accepted)];
 static USER_NAMESPACES: &[Field] = &[f("idsPerPod", INT64, Accepted)];

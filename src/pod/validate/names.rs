@@ -8,7 +8,7 @@ pub(super) fn not_label(text: &str) -> Option<String> {
 }
 
 /// The reason why a text is not an RFC 1123 subdomain, if it is not.
-pub(super) fn not_subdomain(text: &str) -> Option<String> {
+pub(crate) fn not_subdomain(text: &str) -> Option<String> {
     let shape = text.split('.').all(|label| {
         let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         !label.is_empty() && label.bytes().all(inner) && !label.starts_with('-') && !label.ends_with('-')
@@ -22,7 +22,7 @@ pub(super) fn not_subdomain(text: &str) -> Option<String> {
 }
 
 /// The reason why a text is not the key of a label or annotation, if it is not.
-pub(super) fn not_qualified_name(text: &str) -> Option<String> {
+pub(crate) fn not_qualified_name(text: &str) -> Option<String> {
     let (prefix, name) = text.split_once('/').map_or((None, text), |(prefix, name)| (Some(prefix), name));
     if let Some(reason) = prefix.and_then(not_subdomain) {
         return Some(format!("prefix: {reason}"));
@@ -32,7 +32,7 @@ pub(super) fn not_qualified_name(text: &str) -> Option<String> {
 }
 
 /// The reason why a text is not the value of a label, if it is not.
-pub(super) fn not_label_value(text: &str) -> Option<String> {
+pub(crate) fn not_label_value(text: &str) -> Option<String> {
     bad(text, word(text), 63, "letters, digits, '-', '_' and '.', with a letter or digit at both ends")
 }
 

@@ -1,4 +1,4 @@
-//! Where a runtime listens. Pure: nothing is opened here.
+//! Where a runtime listens. Pure: nothing is opened here. The configuration reads endpoints through this type too.
 //!
 //! Invariant: an [`Endpoint`] is the absolute path of a UNIX socket. The runtime is on this machine;
 //! whatever looks like a network address is refused.
@@ -67,7 +67,7 @@ pub enum EndpointError {
 impl FromStr for Endpoint {
     type Err = EndpointError;
 
-    /// Reads `unix:///path`, or a bare absolute path as older configurations have it.
+    /// Reads `unix:///path`, and as kubelet does also `unix:/path` and a bare absolute path.
     fn from_str(text: &str) -> Result<Self, EndpointError> {
         if text.is_empty() {
             return Err(EndpointError::Empty);
@@ -78,7 +78,7 @@ impl FromStr for Endpoint {
             Some((scheme, _)) => {
                 return Err(EndpointError::Scheme { endpoint: endpoint(), scheme: scheme.to_owned() });
             }
-            None => text,
+            None => text.strip_prefix("unix:").unwrap_or(text),
         };
         if !path.starts_with('/') {
             return Err(EndpointError::Relative { endpoint: endpoint() });
@@ -100,6 +100,7 @@ mod tests {
             (DEFAULT_ENDPOINT, "/run/containerd/containerd.sock"),
             ("unix:///var/run/crio/crio.sock", "/var/run/crio/crio.sock"),
             ("/run/containerd/containerd.sock", "/run/containerd/containerd.sock"),
+            ("unix:/run/containerd.sock", "/run/containerd.sock"),
             ("unix:///srv/a b%20c.sock", "/srv/a b%20c.sock"),
         ] {
             let endpoint: Endpoint = text.parse().unwrap();
@@ -118,9 +119,11 @@ mod tests {
             ("http:///run/x.sock", "scheme \"http\""),
             ("run/containerd.sock", "absolute path"),
             ("unix://run/containerd.sock", "absolute path"),
-            ("unix:/run/containerd.sock", "absolute path"),
+            ("unix:run/containerd.sock", "absolute path"),
             ("unix://", "absolute path"),
+            ("unix:", "absolute path"),
             ("unix:///", "names no file"),
+            ("unix:///run/", "names no file"),
             ("/run/containerd/", "names no file"),
         ] {
             let error = text.parse::<Endpoint>().unwrap_err().to_string();

@@ -1,0 +1,156 @@
+//! Defaults, precedence, and settings that need more than their kind.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::{resolve, resolve_on};
+use crate::config::Config;
+use crate::http::tls::Roots;
+use crate::http::{PlainText, Tls};
+
+#[test]
+fn defaults_are_those_of_kubelet() {
+    let config = resolve("", &[]);
+    let seconds = Duration::from_secs;
+    assert_eq!(
+        config,
+        Config {
+            node_name: "edge".into(),
+            pod_manifest_path: None,
+            manifest_url: None,
+            manifest_url_headers: Default::default(),
+            manifest_url_plain_text: PlainText::Loopback,
+            manifest_url_tls: Tls::Verified { roots: Roots::System, identity: None },
+            file_check_frequency: seconds(20),
+            http_check_frequency: seconds(20),
+            sync_frequency: seconds(60),
+            runtime_endpoint: "unix:///run/containerd/containerd.sock".parse().unwrap(),
+            image_endpoint: "unix:///run/containerd/containerd.sock".parse().unwrap(),
+            runtime_request_timeout: seconds(120),
+            root_dir: "/var/lib/kubelet".into(),
+            pod_logs_dir: "/var/log/pods".into(),
+            node_ips: vec![],
+            healthz_bind_address: "127.0.0.1".parse().unwrap(),
+            healthz_port: Some(10248),
+            address: "0.0.0.0".parse().unwrap(),
+            read_only_port: None,
+            cluster_dns: vec![],
+            cluster_domain: String::new(),
+            resolv_conf: Some("/etc/resolv.conf".into()),
+            parallel_image_pulls: Some(1),
+            image_pull_deadline: Duration::from_secs(3600),
+            image_pull_fallback: false,
+            credential_providers: vec![],
+            credential_provider_bin_dir: PathBuf::new(),
+            max_container_restart_period: seconds(300),
+            verbosity: 0,
+            strict_manifests: false,
+            manifest_public_key: None,
+            signed_files_key: None,
+            allow_unsafe_manifest_permissions: false,
+            warnings: vec![
+                "no source of pods: neither staticPodPath (--pod-manifest-path) nor staticPodURL (--manifest-url) is set"
+                    .into()
+            ],
+        }
+    );
+}
+
+#[test]
+fn flags_win_over_the_file() {
+    let body =
+        "maxPods: 10\nhealthzPort: 1\nstaticPodPath: /file\nlogging: {verbosity: 1}\nclusterDNS: [10.0.0.1]";
+    let config = resolve(
+        body,
+        &["--max-pods=20", "--healthz-port=0", "--pod-manifest-path=m", "-v4", "--cluster-dns=10.0.0.2"],
+    );
+    assert_eq!(config.healthz_port, None);
+    assert_eq!(config.pod_manifest_path, Some(PathBuf::from("/cwd/m")));
+    assert_eq!(config.verbosity, 4);
+    assert_eq!(config.cluster_dns, ["10.0.0.2".parse::<std::net::IpAddr>().unwrap()]);
+    assert_eq!(
+        config.warnings,
+        ["KubeletConfiguration fields without effect yet: maxPods", "flags without effect yet: --max-pods"]
+    );
+
+    assert_eq!(resolve(body, &["--pod-manifest-path="]).pod_manifest_path, None);
+}
+
+#[test]
+fn zero_and_empty_mean_the_default_where_kubelet_says_so() {
+    let config = resolve(
+        "syncFrequency: 0s\nmaxPods: 0\naddress: ''\nport: 0\npodLogsDir: ''\ncontainerRuntimeEndpoint: ''\nresolvConf: ''",
+        &[],
+    );
+    let mut expected = resolve("", &[]);
+    expected.warnings.clone_from(&config.warnings);
+    expected.resolv_conf = None;
+    assert_eq!(config, expected);
+}
+
+#[test]
+fn endpoints_addresses_labels_and_headers_are_read() {
+    let config = resolve(
+        "staticPodURL: https://host/pods\nstaticPodURLHeader: {a: [secret-1, secret-2]}",
+        &["--container-runtime-endpoint=/run/a.sock", "--node-ip=10.0.0.1,::1", "--node-labels=a=b,c"],
+    );
+    assert_eq!(config.runtime_endpoint.to_string(), "unix:///run/a.sock");
+    assert_eq!(config.image_endpoint.to_string(), "unix:///run/a.sock");
+    assert_eq!(config.node_ips.len(), 2);
+    assert_eq!(config.manifest_url_headers.get_all("a").iter().collect::<Vec<_>>(), ["secret-1", "secret-2"]);
+    assert!(!format!("{config:?}").contains("secret"), "the values of headers do not show");
+    assert_eq!(config.warnings, ["flags without effect yet: --node-labels"]);
+}
+
+#[test]
+fn image_pulls_are_serial_unless_parallel_ones_are_asked_for() {
+    for (body, width) in [
+        ("", Some(1)),
+        ("maxParallelImagePulls: 1", Some(1)),
+        ("maxParallelImagePulls: 4", Some(4)),
+        ("serializeImagePulls: false", None),
+        ("serializeImagePulls: false\nmaxParallelImagePulls: 1", Some(1)),
+    ] {
+        assert_eq!(resolve(body, &[]).parallel_image_pulls, width, "{body}");
+    }
+}
+
+#[test]
+fn the_node_has_a_name_that_fits_into_paths() {
+    for (host, arguments, name) in [
+        ("Edge-7", &[][..], Ok("edge-7")),
+        ("edge", &["--hostname-override=Other"], Ok("other")),
+        ("my_host", &[], Ok("my_host")),
+        ("", &[], Err("")),
+        ("edge", &["--hostname-override=a/b"], Err("a/b")),
+    ] {
+        match (resolve_on(host, "", arguments), name) {
+            (Ok(config), Ok(name)) => {
+                assert_eq!(config.node_name, name);
+                let warned = config.warnings.iter().any(|line| line.contains("is not a DNS-1123 subdomain"));
+                assert_eq!(warned, name == "my_host");
+            }
+            (Err(line), Err(name)) => {
+                assert!(line.starts_with(&format!("node name {name:?} is not")), "{line}")
+            }
+            (got, wanted) => panic!("{got:?}, wanted {wanted:?}"),
+        }
+    }
+}
+
+#[test]
+fn addresses_that_kubelet_takes() {
+    let config = resolve("healthzBindAddress: localhost", &[]);
+    assert_eq!(config.healthz_bind_address.to_string(), "127.0.0.1");
+
+    let config =
+        resolve("clusterDNS: [10.0.0.1, name, 10.0.0.2, 10.0.0.3, '::1']", &["--pod-manifest-path=/m"]);
+    assert_eq!(config.cluster_dns.len(), 4);
+    assert_eq!(
+        config.warnings,
+        [
+            "clusterDNS (--cluster-dns): ignored, not an IP address: \"name\"",
+            "clusterDNS (--cluster-dns): pods get the first 3 of 4 servers, resolvers use no more"
+        ]
+    );
+}
