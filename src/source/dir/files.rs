@@ -144,7 +144,7 @@ impl Files {
                     self.unreadable = Some(reason.clone());
                     notices.push(Notice::Unreadable(reason));
                 }
-                // Also at the first reading: other sources wait for a word of this one.
+                // Also for the first reading: sources of lower precedence wait for a first snapshot of this one.
                 let snapshot = first.then(|| self.snapshot(false));
                 return (notices, snapshot);
             }
@@ -251,7 +251,7 @@ impl Files {
         let Some(mut version) = good else { return };
         if let Some(known) = &file.good {
             if known.audit.sha256 != version.audit.sha256 {
-                // An edit is worth saying even if it is accepted too.
+                // An edit is logged even if the version before was accepted too.
                 file.logged = None;
             } else if known.audit.signed == version.audit.signed {
                 // Read again. What is signed again is written again.
@@ -318,7 +318,7 @@ impl Files {
         Some(outcome)
     }
 
-    /// Which other file has what a valid file wants.
+    /// Which other file has the name or UID that a valid file names, too.
     fn clash(&self, path: &Path) -> Option<Clash<'_, PathBuf>> {
         let pod = &self.files.get(path).filter(|file| file.is_good())?.good.as_ref()?.pod;
         self.claims.clash(pod, &path.to_owned())

@@ -27,6 +27,8 @@ pub(super) struct MountId {
     pub(super) namespace: String,
     /// The mount's number.
     pub(super) number: u64,
+    /// No later mount gets this number (Linux 6.8). An older kernel gives the number of a mount that is gone to the next.
+    pub(super) unique: bool,
 }
 
 /// What a reading of a directory proves.
@@ -47,17 +49,16 @@ impl DirectoryId {
         if self.inode != other.inode || same_boot && self.device != other.device {
             return false;
         }
-        let same_creation = match (self.created, other.created) {
-            (Some(own), Some(other)) if own != other => return false,
-            (Some(_), Some(_)) => true,
-            (None, _) | (_, None) => false,
-        };
+        // Some file systems change the time of creation when a directory is written to for the first time (overlayfs), so
+        // that a mount which is certain counts first.
+        let created = self.created.zip(other.created);
         match (&self.mount, &other.mount) {
             (Some(own), Some(other)) if same_boot && own.namespace == other.namespace => {
-                own.number == other.number
+                let certain = own.unique && other.unique;
+                own.number == other.number && (certain || created.is_none_or(|(own, other)| own == other))
             }
-            // Mounts that cannot be compared prove nothing; the time of its making does.
-            _ => same_creation,
+            // Mounts that cannot be compared prove nothing.
+            _ => created.is_some_and(|(own, other)| own == other),
         }
     }
 }
@@ -82,20 +83,33 @@ mod tests {
     use super::*;
 
     fn directory(device: u64, inode: u64, boot: &str) -> DirectoryId {
-        let mount = Some(MountId { namespace: "n".into(), number: 7 });
+        let mount = Some(MountId { namespace: "n".into(), number: 7, unique: true });
         DirectoryId { device, inode, created: Some((1, 5)), mount, boot: boot.into() }
     }
 
     #[test]
     fn a_directory_is_known_by_its_mount_and_after_a_boot_by_its_making() {
-        let mount = |namespace: &str, number| Some(MountId { namespace: namespace.into(), number });
+        let mount =
+            |namespace: &str, number| Some(MountId { namespace: namespace.into(), number, unique: true });
+        let reused = || Some(MountId { namespace: "n".into(), number: 7, unique: false });
         let before = directory(1, 2, "a");
         let cases = [
             ("the same", before.clone(), true),
             ("another inode", directory(1, 3, "a"), false),
             ("another device", directory(9, 2, "a"), false),
             ("mounted anew", DirectoryId { mount: mount("n", 8), ..before.clone() }, false),
-            ("made anew", DirectoryId { created: Some((1, 6)), ..before.clone() }, false),
+            ("copied up by overlayfs", DirectoryId { created: Some((1, 6)), ..before.clone() }, true),
+            (
+                "a number used again",
+                DirectoryId { created: Some((1, 6)), mount: reused(), ..before.clone() },
+                false,
+            ),
+            ("an older kernel", DirectoryId { mount: reused(), ..before.clone() }, true),
+            (
+                "an older kernel, no time",
+                DirectoryId { created: None, mount: reused(), ..before.clone() },
+                true,
+            ),
             ("another namespace", DirectoryId { mount: mount("m", 8), ..before.clone() }, true),
             ("the same mount, no time", DirectoryId { created: None, ..before.clone() }, true),
             ("no mount id", DirectoryId { mount: None, ..before.clone() }, true),

@@ -90,7 +90,10 @@ impl Reader {
         }
         let shown = |file: &PathBuf| {
             let name = file.file_name().filter(|_| file.parent() == directory.as_deref())?;
-            Some(if was_single { path.clone() } else { path.join(name) })
+            match was_single {
+                true => (path.file_name() == Some(name)).then(|| path.clone()),
+                false => Some(path.join(name)),
+            }
         };
         let just_removed = writers.gone.iter().filter_map(shown).collect();
         Scan { reading, exists: directory.is_some(), just_removed, began, ended: Instant::now(), known }

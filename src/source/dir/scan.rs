@@ -33,8 +33,10 @@ pub(crate) const OTHER_NAME: &str = "its name does not end in .yaml, .yml, .json
 pub(crate) const SUBDIRECTORY: &str = "is a directory: manifests in it are not read";
 /// How many skipped files are named: a directory may hold any number of them.
 const MAX_SKIPPED: usize = 100;
-/// Asks statx for the mount's number: from Linux 6.8 on (`STATX_MNT_ID_UNIQUE`) one that no later mount gets.
-pub(super) const MOUNT_ID: StatxFlags = StatxFlags::MNT_ID.union(StatxFlags::from_bits_retain(0x4000));
+/// Asks statx for a number of the mount that no later mount gets: `STATX_MNT_ID_UNIQUE`, from Linux 6.8 on.
+const UNIQUE_MOUNT_ID: StatxFlags = StatxFlags::from_bits_retain(0x4000);
+/// Asks statx for the mount's number, a unique one if the kernel has it.
+pub(super) const MOUNT_ID: StatxFlags = StatxFlags::MNT_ID.union(UNIQUE_MOUNT_ID);
 
 /// What was found at the path.
 #[derive(Debug)]
@@ -207,7 +209,7 @@ pub(crate) fn is_manifest_name(name: &str) -> bool {
     !is_hidden(name) && extension.is_some_and(|e| EXTENSIONS.contains(&e))
 }
 
-/// Why an entry of the directory is not read, if somebody could expect it to be.
+/// Why a visible entry of the directory is not read; none if it is a manifest, a signature or hidden.
 pub(crate) fn why_skipped(name: &str, is_dir: bool) -> Option<&'static str> {
     let is_signature = signed_name(name).is_some_and(is_manifest_name);
     if is_hidden(name) || is_signature || is_manifest_name(name) {
@@ -324,7 +326,11 @@ fn observe_directory(directory: &Located) -> io::Result<DirectoryId> {
         device: directory.metadata.dev(),
         inode: directory.metadata.ino(),
         created,
-        mount: mount.zip(namespace.ok()).map(|(number, namespace)| MountId { namespace, number }),
+        mount: mount.zip(namespace.ok()).map(|(number, namespace)| MountId {
+            namespace,
+            number,
+            unique: told.contains(UNIQUE_MOUNT_ID),
+        }),
         // Where there is none, every boot is the same.
         boot: fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned(),
     })

@@ -15,7 +15,7 @@ pub(super) const REMOVAL_GRACE: Duration = Duration::from_millis(150);
 /// The same in a directory that has taken the place of another: it may be on its way to being filled.
 pub(super) const REPLACED_GRACE: Duration = Duration::from_secs(3);
 
-/// How long a file is left alone after its last write while its writer has it open: no manifest is read by halves.
+/// How long a file is left alone after its last write while its writer has it open: no manifest is read half written.
 pub(super) const OPEN_WRITER: Duration = Duration::from_secs(10);
 /// A file that was written to within this time may not be whole, unless its writer was seen to close it. Counts where
 /// inotify tells nothing, and for files that were found empty.

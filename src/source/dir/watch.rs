@@ -39,7 +39,7 @@ impl WatchedDirectory {
     }
 }
 
-/// What inotify told.
+/// What the inotify thread sends.
 #[derive(Debug)]
 enum Message {
     Event(EventKind, PathBuf),
@@ -49,7 +49,7 @@ enum Message {
     Fence,
 }
 
-/// The watch, and what it has told.
+/// The watch, and what is known from its events.
 pub(super) struct Watch {
     watcher: Option<RecommendedWatcher>,
     messages: Receiver<Message>,
@@ -63,7 +63,7 @@ pub(super) struct Watch {
     whole: BTreeSet<PathBuf>,
     /// Files that were removed, or moved away, since the last reading.
     gone: BTreeSet<PathBuf>,
-    /// When to look, for what was heard.
+    /// When to look, because of events.
     look: Option<Instant>,
     /// How long the second file of a pair is waited for.
     pause: Duration,
@@ -72,7 +72,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Watches nothing yet. `pairs`: files come in pairs.
+    /// Watches nothing yet. `pairs`: each manifest comes with a signature.
     pub(super) fn new(pairs: bool) -> Self {
         let (sender, messages) = async_channel::unbounded();
         Self {
@@ -85,7 +85,7 @@ impl Watch {
             whole: BTreeSet::new(),
             gone: BTreeSet::new(),
             look: None,
-            // The other one is likely to follow.
+            // A manifest and its signature are written one after the other.
             pause: if pairs { EVENT_PAUSE } else { Duration::ZERO },
             fence: InotifyFence::new(),
             complained: false,
@@ -127,8 +127,8 @@ impl Watch {
         Writers { writing, whole, gone, quiet: QUIET }
     }
 
-    /// Those manifests of which it turns out that somebody wrote to them, or removed them, before they were read: they may
-    /// have been read by halves, and are looked at again. Blocking.
+    /// The manifests that were written to or removed while they were read, as events tell: they may have been read half
+    /// written, and are read again. Blocking.
     pub(super) fn disturbed(&mut self, read: &[ReadFile]) -> Vec<PathBuf> {
         if read.is_empty() {
             return Vec::new();
@@ -201,9 +201,9 @@ impl Watch {
         Some(hint)
     }
 
-    /// When to look, if nothing more is heard.
+    /// When to look, if no more events come.
     fn due(&self, rescan: Instant) -> Instant {
-        // A writer that stopped without a word is not waited for.
+        // A writer that neither writes nor closes the file is not waited for.
         let silent = self.writing.values().min().map(|oldest| *oldest + OPEN_WRITER);
         [self.look, silent].into_iter().flatten().fold(rescan, Instant::min)
     }
@@ -248,7 +248,7 @@ impl Watch {
                     for path in event.paths {
                         let message = match Some(&path) == own_fence.as_ref() {
                             true => Message::Fence,
-                            // Reading is nobody's business, and we do it ourselves all the time.
+                            // Reading changes nothing, and we read all the time.
                             false if event.kind.is_access() && event.kind != close => continue,
                             false => Message::Event(event.kind, path),
                         };
@@ -267,7 +267,7 @@ impl Watch {
         Ok(watcher)
     }
 
-    /// The next event; none once `due` has come and all that piled up was heard.
+    /// The next message; none once `due` has come and all that are queued were handled.
     async fn next(&self, due: Instant) -> Option<Message> {
         let next = async { self.messages.recv().await.ok() };
         let late = async {
@@ -290,7 +290,7 @@ mod tests {
         let close = EventKind::Access(AccessKind::Close(AccessMode::Write));
         let write = EventKind::Modify(ModifyKind::Data(DataChange::Any));
         let remove = EventKind::Remove(RemoveKind::File);
-        // What was heard during the wait, what was message since, then: is it written, whole, was it removed?
+        // The events during the wait, the events since, then: is it being written, whole, was it removed?
         let cases = [
             ("a writer begins", vec![], vec![write], (true, false, false)),
             ("and again", vec![close], vec![write], (true, false, false)),
@@ -300,13 +300,13 @@ mod tests {
             ("nothing", vec![close], vec![], (false, true, false)),
             ("it goes on", vec![write], vec![], (true, false, false)),
         ];
-        for (name, heard, message, expect) in cases {
+        for (name, during, since, expect) in cases {
             let mut watch = Watch::new(false);
             watch.watched_paths.directory = Some("/d".into());
-            for kind in heard {
+            for kind in during {
                 watch.handle(Message::Event(kind, file.clone()));
             }
-            for kind in &message {
+            for kind in &since {
                 watch.sender.try_send(Message::Event(*kind, file.clone())).unwrap();
             }
             let writers = watch.writers();
@@ -347,7 +347,7 @@ mod tests {
             ("removed", vec![(remove, b)], vec![b]),
             ("its signature is written", vec![(write, signature)], vec![a]),
             ("both", vec![(write, b), (write, a)], vec![a, b]),
-            ("another's business", vec![(write, "/d/c.yaml")], vec![]),
+            ("another file", vec![(write, "/d/c.yaml")], vec![]),
             ("whole before it was read", vec![(close, a)], vec![]),
         ];
         let read = |path: &str, files: &[&str]| ReadFile {

@@ -105,7 +105,7 @@ fn desired_state_shrinks_only_on_evidence() {
     run(vec![
         ("still being written when the agent starts", reading(&[("a", None)]), Some(("", false))),
         ("still", reading(&[("a", None)]), None),
-        ("and gone without a word", reading(&[]), Some(("", true))),
+        ("and gone before it was read", reading(&[]), Some(("", true))),
     ]);
     run(vec![("missing from the start", DirectoryReading::Unreadable("gone".into()), Some(("", false)))]);
 }
