@@ -143,6 +143,9 @@ fn log(dir: &Path, notice: &Notice) {
         }
         Notice::Readable => info!(path = %dir.display(), "reading the manifests again"),
         Notice::Skipped(path, reason) => info!(file = %path.display(), reason, "file skipped"),
+        Notice::SkippedUnnamed(count) => {
+            info!(path = %dir.display(), count, "more files skipped, which are not named");
+        }
         Notice::Removed(path) => info!(file = %path.display(), "manifest is gone"),
         Notice::Verdict { path, outcome: Outcome::Accepted { pod, warnings }, audit } => {
             log_accepted(path, pod, audit.as_ref());

@@ -93,3 +93,115 @@ impl Decider {
         weigh(self.directory.as_ref(), found.directory.as_ref(), valid, running)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::path::Path;
+    use std::time::{Instant, SystemTime};
+
+    use super::*;
+    use crate::source::dir::Signing;
+    use crate::source::dir::reader::Reader;
+    use crate::source::trust::Trust;
+
+    fn source(root: &Path) -> DirSource {
+        DirSource {
+            path: root.join("manifests"),
+            rescan: Duration::from_secs(3600),
+            node_name: "n".into(),
+            strict: false,
+            root_dir: root.join("state"),
+            trust: Trust::Root,
+            signing: Signing::NotRequired,
+        }
+    }
+
+    /// Writes a file that was left alone long enough to be read.
+    fn write(path: &Path, text: &str) {
+        fs::write(path, text).unwrap();
+        let past = SystemTime::now() - Duration::from_secs(60);
+        File::options().append(true).open(path).unwrap().set_modified(past).unwrap();
+    }
+
+    fn pod(name: &str) -> String {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{containers: [{{name: c, image: i}}]}}}}"
+        )
+    }
+
+    /// The agent, as far as the directory goes.
+    struct Agent {
+        reader: Reader,
+        decider: Option<Decider>,
+    }
+
+    impl Agent {
+        fn start(root: &Path) -> Self {
+            let decider = Decider::load(source(root), None);
+            Self { reader: Reader::new(source(root), None), decider: Some(decider) }
+        }
+
+        /// How many files are missing, and may come back.
+        fn missing(&self) -> usize {
+            let missing = &self.decider.as_ref().unwrap().missing;
+            missing.within(Duration::from_secs(60), Instant::now()).len()
+        }
+
+        /// Reads once; the pods that follow, whether they are all, and the reason if it cannot be read.
+        fn read(&mut self) -> (String, Option<bool>, Option<String>) {
+            let decider = self.decider.take().unwrap();
+            let scan = self.reader.read(decider.was_single());
+            let (decider, decided) = decider.decide(scan);
+            self.decider = Some(decider);
+            decided.known.into_iter().for_each(|known| self.reader.remember(known));
+            let reason = decided.notices.iter().find_map(|notice| match notice {
+                Notice::Unreadable(reason) => Some(reason.clone()),
+                _ => None,
+            });
+            let names = |snapshot: &Snapshot| {
+                let names: Vec<_> = snapshot.pods.iter().map(|pod| pod.name.name.clone()).collect();
+                names.join(" ")
+            };
+            let snapshot = decided.snapshot.as_ref();
+            (snapshot.map(names).unwrap_or_default(), snapshot.map(|snapshot| snapshot.complete), reason)
+        }
+    }
+
+    #[test]
+    fn a_directory_without_a_valid_pod_in_its_place_changes_nothing() {
+        let temporary = tempfile::tempdir().unwrap();
+        let root = temporary.path();
+        let (dir, aside) = (root.join("manifests"), root.join("aside"));
+        fs::create_dir(&dir).unwrap();
+        write(&dir.join("a.yaml"), &pod("a"));
+        write(&dir.join("b.yaml"), &pod("b"));
+        let mut agent = Agent::start(root);
+        let all = || ("a-n b-n".to_owned(), Some(true), None);
+        assert_eq!(agent.read(), all());
+
+        fs::rename(&dir, &aside).unwrap();
+        fs::create_dir(&dir).unwrap();
+        let misplaced = || ("a-n b-n".to_owned(), Some(false), Some(MISPLACED.to_owned()));
+        assert_eq!(agent.read(), misplaced(), "an empty one");
+        write(&dir.join("leftover.json"), "{}");
+        write(&dir.join("a.yaml"), "{}");
+        assert_eq!(agent.read(), (String::new(), None, None), "nothing new");
+        let mut next = Agent::start(root);
+        assert_eq!(next.read(), misplaced(), "another agent thinks the same");
+
+        fs::rename(&dir, root.join("stray")).unwrap();
+        fs::rename(&aside, &dir).unwrap();
+        assert_eq!(next.read(), all(), "the right one again");
+        fs::remove_file(dir.join("b.yaml")).unwrap();
+        write(&dir.join("a.yaml"), "{}");
+        let mut last = Agent::start(root);
+        assert_eq!(last.read().1, Some(false), "one is missing, and may come back");
+        assert_eq!(last.missing(), 1);
+
+        fs::rename(&dir, &aside).unwrap();
+        fs::create_dir(&dir).unwrap();
+        write(&dir.join("c.yaml"), &pod("c"));
+        assert_eq!(last.read().2, None, "one with a valid pod counts");
+    }
+}

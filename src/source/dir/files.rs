@@ -36,6 +36,8 @@ pub(super) enum Notice {
     Readable,
     /// An entry of the directory that is not read, and why.
     Skipped(PathBuf, &'static str),
+    /// So many more entries are not read, and not named either.
+    SkippedUnnamed(usize),
     /// A file is gone.
     Removed(PathBuf),
     /// A file is judged differently, or again.
@@ -89,6 +91,7 @@ pub(super) struct Files {
     serials: BTreeMap<PodName, Newest>,
     saved: saved::Saved,
     skipped: BTreeMap<PathBuf, &'static str>,
+    skipped_unnamed: usize,
     unreadable: Option<String>,
     /// There is a file of which nothing is known yet, since it is still being written.
     unread_files: bool,
@@ -136,7 +139,7 @@ impl Files {
     /// Takes in a reading. The snapshot is there when anything changed.
     pub(super) fn apply(&mut self, reading: DirectoryReading) -> (Vec<Notice>, Option<Snapshot>) {
         let mut notices = Vec::new();
-        let FoundFiles { files: found, skipped, missing, .. } = match reading {
+        let FoundFiles { files: found, skipped, skipped_unnamed, missing, .. } = match reading {
             DirectoryReading::Unreadable(reason) => {
                 self.not_started.clear();
                 let first = self.unreadable.as_ref() != Some(&reason);
@@ -154,6 +157,10 @@ impl Files {
         notices.extend(unsaid.map(|(path, reason)| Notice::Skipped(path.clone(), reason)));
         let mut changed = !self.has_been_read || skipped != self.skipped;
         self.skipped = skipped;
+        if skipped_unnamed > 0 && self.skipped_unnamed == 0 {
+            notices.push(Notice::SkippedUnnamed(skipped_unnamed));
+        }
+        self.skipped_unnamed = skipped_unnamed;
         if !self.has_been_read && self.unreadable.is_none() {
             // The first reading: no pod of these was asked for yet.
             self.not_started = missing.clone();

@@ -56,6 +56,8 @@ pub(super) struct FoundFiles {
     pub(super) files: BTreeMap<PathBuf, FileReading>,
     /// Every other visible entry, and why it is not read.
     pub(super) skipped: BTreeMap<PathBuf, &'static str>,
+    /// How many more are not read, and not named either.
+    pub(super) skipped_unnamed: usize,
     /// Known files that are not there, but may be back in a moment: they count as unchanged.
     pub(super) missing: BTreeSet<PathBuf>,
     /// Some were left alone, since they were written to just now: look again soon.
@@ -151,6 +153,7 @@ pub(super) fn read(
     let mut found = FoundFiles {
         directory: observe_directory(&listed.directory).ok(),
         skipped: listed.skipped,
+        skipped_unnamed: listed.skipped_unnamed,
         ..FoundFiles::default()
     };
     let mut now_known = KnownFiles::default();
@@ -239,11 +242,13 @@ struct Listed {
     /// Each by its path as it is shown, and by its name in the directory.
     manifests: Vec<(PathBuf, OsString)>,
     skipped: BTreeMap<PathBuf, &'static str>,
+    skipped_unnamed: usize,
 }
 
 fn list(path: &Path, was_single: bool, own_uid: Option<u32>) -> Result<Listed, WalkError> {
     let (directory, single) = locate_directory(path, was_single, own_uid)?;
-    let mut listed = Listed { directory, manifests: Vec::new(), skipped: BTreeMap::new() };
+    let mut listed =
+        Listed { directory, manifests: Vec::new(), skipped: BTreeMap::new(), skipped_unnamed: 0 };
     match single {
         Some(Single::There(name)) => listed.manifests.push((path.to_owned(), name)),
         Some(Single::Gone) => {}
@@ -306,6 +311,7 @@ fn list_entries(path: &Path, listed: &mut Listed) -> Result<(), WalkError> {
             listed.skipped.insert(shown, reason);
             if listed.skipped.len() > MAX_SKIPPED {
                 listed.skipped.pop_last();
+                listed.skipped_unnamed += 1;
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{RESCAN, shell};
+use super::{NO_RESCAN, RESCAN, accepted, shell};
 use crate::manifest;
 use crate::rig::{Agent, Rig};
 
@@ -93,4 +93,29 @@ fn a_file_system_mounted_anew_and_empty_is_no_evidence() {
     rig.wait("the pod without a manifest to end", || rig.containers_of("b-node1").is_empty());
     shell(&rig, &format!("rm {dir}/a.yaml"));
     rig.wait("all pods to end", || rig.sandboxes().is_empty());
+}
+
+#[test]
+fn a_file_system_mounted_anew_is_watched_anew() {
+    let rig = Rig::new();
+    let (dir, target) = (rig.manifest_dir().display().to_string(), rig.dir().join("target"));
+    fs::write(&target, manifest::idle("linked")).expect("write");
+    let fill = || {
+        mount_tmpfs(&rig);
+        shell(&rig, &format!("ln -s {} {dir}/linked.yaml", target.display()));
+    };
+    fill();
+    let agent = rig.start_agent(&[NO_RESCAN]);
+    rig.wait_running("linked-node1", "main");
+    let before = rig.fingerprint();
+    agent.while_halted(|| {
+        shell(&rig, &format!("umount -l {dir}"));
+        fill();
+    });
+    // A reason to read that does not come from the new file system.
+    fs::write(&target, manifest::idle("linked") + "# edited\n").expect("edit");
+    rig.wait("the edit", || accepted(&agent, "linked.yaml") == 2);
+    write(&rig, "later");
+    rig.wait_running("later-node1", "main");
+    rig.assert_untouched(&before);
 }

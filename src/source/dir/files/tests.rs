@@ -312,11 +312,13 @@ fn accepted_versions_are_audited_and_skipped_files_are_named_once() {
     let mut said = |text: &str| {
         let DirectoryReading::Files(mut found) = reading(&[("a", Some(text))]) else { unreachable!() };
         found.skipped.insert("sub".into(), "why");
+        found.skipped_unnamed = 5;
         files.apply(DirectoryReading::Files(found)).0
     };
     let notices = said("p 1 5");
     assert_eq!(notices[0], Notice::Skipped("sub".into(), "why"));
-    let Notice::Verdict { audit: Some(audit), .. } = &notices[1] else { panic!("{notices:?}") };
+    assert_eq!(notices[1], Notice::SkippedUnnamed(5));
+    let Notice::Verdict { audit: Some(audit), .. } = &notices[2] else { panic!("{notices:?}") };
     assert_eq!(audit.sha256, digest(b"p 1 5"));
     assert_eq!((audit.owner, audit.mode), (0, 0o644));
     assert_eq!(audit.signed, Some(Signed { key: "key".into(), serial: Some(5) }));

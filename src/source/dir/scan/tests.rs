@@ -51,7 +51,7 @@ fn every_other_visible_name_is_skipped_with_a_reason() {
     let (reading, _) =
         read(temporary.path(), false, own_rules(), &KnownFiles::default(), &Writers::default());
     let DirectoryReading::Files(found) = reading else { panic!("{reading:?}") };
-    assert_eq!(found.skipped.len(), MAX_SKIPPED);
+    assert_eq!((found.skipped.len(), found.skipped_unnamed), (MAX_SKIPPED, 100));
     assert!(found.skipped.contains_key(&temporary.path().join("099.txt")), "the first by name");
 }
 
