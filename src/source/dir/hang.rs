@@ -1,7 +1,7 @@
 //! Readings that may never end: a file system on the network whose server is gone blocks whoever looks at it.
 //!
-//! Invariant: at most [`MAX_HANGING`] threads hang, however long it lasts. A reading that hangs is waited for, and said once
-//! to do so. A further one is begun only when another mount has taken the place of the one that hangs.
+//! Invariant: at most [`MAX_HANGING`] threads hang, however long it lasts. A reading that hangs is reported as unreadable and
+//! goes on. Another one is begun only when the mounts on the path have changed since.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ use super::signing_key::SigningKey;
 use super::timing::READ_DEADLINE;
 use super::{DirSource, Signing};
 
-/// So many threads may hang at a time.
+/// How many threads may hang at a time.
 const MAX_HANGING: usize = 4;
 const MOUNT_TABLE: &str = "/proc/self/mountinfo";
 
@@ -35,9 +35,9 @@ pub(super) struct Readings {
 }
 
 enum ReadState {
-    /// Nobody reads.
+    /// No reading is under way.
     Idle(Box<Reader>),
-    /// Somebody reads, and has not answered in time.
+    /// A reading is under way, and has not ended in time.
     Hanging { reading: Reading, mounts: Vec<Vec<u8>> },
     /// Only while a reading is begun.
     Empty,
@@ -50,7 +50,7 @@ impl Readings {
         Self { source, key, state: ReadState::Idle(Box::new(reader)), threads: Arc::new(()) }
     }
 
-    /// The next reading, or that it does not answer.
+    /// The next reading; an unreadable one if it does not end in time.
     pub(super) async fn next(&mut self, was_single: bool) -> Scan {
         let (mut reading, mut mounts) = match std::mem::replace(&mut self.state, ReadState::Empty) {
             ReadState::Hanging { reading, mounts } => (reading, mounts),
@@ -111,7 +111,7 @@ pub(super) async fn read_key(source: &DirSource) -> Option<SigningKey> {
     Some(within(READ_DEADLINE, read).await.unwrap_or(unread))
 }
 
-/// What comes of it, if that is in time.
+/// The result, if it comes in time.
 async fn within<T>(deadline: Duration, work: impl Future<Output = T>) -> Option<T> {
     let late = async {
         Timer::after(deadline).await;
