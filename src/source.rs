@@ -1,5 +1,11 @@
 //! Where pods come from. Each source sends whole snapshots of what it holds, never differences.
+//!
+//! Sources share how they tell whom to believe ([`trust`], [`key`], [`signature`]) and who has a pod's name and UID
+//! ([`claims`]); otherwise none knows another.
 
+mod claims;
 pub(crate) mod dir;
 pub(crate) mod http;
+mod key;
 pub(crate) mod signature;
+pub(crate) mod trust;

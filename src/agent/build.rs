@@ -15,8 +15,9 @@ use crate::pod::dns::ClusterDns;
 use crate::runtime::cri::{CriClient, Timeouts};
 use crate::runtime::handlers::HandlerRunner;
 use crate::runtime::{Fallback, Images, NodeSettings, PullSettings};
-use crate::source::dir::{DirSource, Signing, Trust, run_dir};
+use crate::source::dir::{DirSource, Signing, run_dir};
 use crate::source::http::{HttpSource, run_http};
+use crate::source::trust::Trust;
 use crate::status::Telemetry;
 use crate::sync::handles::Handles;
 

@@ -81,7 +81,7 @@ fn note_verdicts(old: &[Verdict], new: &[Verdict], metrics: &Metrics) {
             (Some(Outcome::Shadowed { pod, .. }), _) => {
                 info!(%source, origin, document, item, %pod, "manifest no longer shadowed");
             }
-            (_, Outcome::Accepted { .. } | Outcome::Unchanged { .. }) => {}
+            (_, Outcome::Accepted { .. } | Outcome::Unchanged { .. } | Outcome::Skipped { .. }) => {}
         }
     }
 }

@@ -8,6 +8,7 @@ mod input;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
+use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -20,6 +21,7 @@ use crate::config::this_node_name;
 use crate::pod::decode::Decoded;
 use crate::pod::decode::list::{Place, decode_list};
 use crate::pod::{Finding, Origin, Refusal, Source, decode_manifest};
+use crate::source::dir::why_skipped;
 use crate::sync::mux::{PodConfig, Snapshot};
 use crate::sync::view::{Outcome, Verdict, to_json};
 
@@ -29,7 +31,7 @@ rkubelet check prints the agent's verdicts on manifests, and changes nothing.
 Usage:
   rkubelet check [flags] FILE|DIRECTORY|-...
 
-A directory stands for its files that end in .yaml, .yml or .json; - is stdin.
+A directory stands for its files that end in .yaml, .yml, .json or .manifest; - is stdin.
 
 Flags:
   -o, --output text|json   lines for people, or JSON for programs (default text)
@@ -53,7 +55,8 @@ pub(super) fn run(arguments: impl Iterator<Item = OsString>) -> Result<CommandOu
     };
     let node_name = this_node_name(&options.node_name);
     let (inputs, source) = (read(&options.paths), options.source);
-    let verdicts = check(inputs, source, &node_name, options.refuse_unknown, Timestamp::now());
+    let mut verdicts = check(inputs, source, &node_name, options.refuse_unknown, Timestamp::now());
+    verdicts.extend(skipped(&options.paths, source));
     let text = match options.output {
         Output::Text => render(&verdicts).into_bytes(),
         // Strings and numbers: there is nothing in a verdict that JSON cannot hold.
@@ -137,6 +140,23 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<ParsedArguments, U
     }
 }
 
+/// What the agent would not read of the directories that are named.
+fn skipped(paths: &[PathBuf], source: Source) -> Vec<Verdict> {
+    let directories = paths.iter().filter(|path| path.is_dir());
+    let entries = directories.filter_map(|path| fs::read_dir(path).ok()).flatten().flatten();
+    let mut verdicts: Vec<_> = entries
+        .filter_map(|entry| {
+            let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            let reason = why_skipped(&entry.file_name().to_string_lossy(), is_dir)?.to_owned();
+            let origin = entry.path().display().to_string();
+            Some(Verdict { source, origin, document: 1, item: None, outcome: Outcome::Skipped { reason } })
+        })
+        .collect();
+    verdicts.sort_by(|one, other| one.origin.cmp(&other.origin));
+    verdicts.dedup_by(|one, other| one.origin == other.origin);
+    verdicts
+}
+
 /// One pod of an input, or why it is refused.
 struct Part {
     origin: String,
@@ -217,6 +237,7 @@ fn render(verdicts: &[Verdict]) -> String {
                 line(origin, outcome.word(), &Finding::whole(pod.to_string()));
                 outcome.warnings().iter().for_each(|finding| line(origin, "warning", finding));
             }
+            Outcome::Skipped { reason } => line(origin, outcome.word(), &Finding::whole(reason.as_str())),
         }
     }
     text

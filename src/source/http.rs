@@ -24,8 +24,9 @@ use tracing::{debug, info, warn};
 use crate::host::state::Store;
 use crate::http::{Cause, Client, PlainText, Tls, Url};
 use crate::pod::decode::list::decode_list;
-use crate::source::dir::{Trust, read_key};
+use crate::source::key::read_key;
 use crate::source::signature::{Newest, accepts, digest};
+use crate::source::trust::Trust;
 use crate::sync::message::Event;
 use crate::sync::view::{Outcome, Verdict};
 use crate::text::chain;
@@ -244,7 +245,8 @@ fn log(url: &Url, change: &Change) {
         }
         // These are found out where sources meet.
         Change::Verdict(Verdict {
-            outcome: Outcome::Unchanged { .. } | Outcome::Shadowed { .. }, ..
+            outcome: Outcome::Unchanged { .. } | Outcome::Shadowed { .. } | Outcome::Skipped { .. },
+            ..
         }) => {}
     }
 }

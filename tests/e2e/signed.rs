@@ -200,12 +200,46 @@ fn a_new_key_counts_at_once_and_a_lost_one_ends_nothing() {
     rig.wait("the new signature", || accepted(&agent) == taken + 1);
     assert_eq!(rig.fingerprint(), before);
 
-    // A key that is wrong at the start ends nothing either, and the pod is still looked after.
+    // A key that is wrong at the start ends nothing either.
     agent.kill9();
     fs::write(&keys.public, original).expect("put the old key back");
     let agent = start(&rig, &keys);
     wait_refused(&rig, &agent, "signed by another key");
-    assert_managed(&rig, "pod-node1");
+    Release::new(&rig, &keys, &manifest::idle("later"), "serial:1").put(&rig, "later.yaml");
+    rig.wait_running("later-node1", "main");
+    rig.assert_untouched(&before);
+}
+
+#[test]
+fn what_a_replaced_key_signed_is_not_started() {
+    let rig = Rig::new();
+    let (keys, next) = (Keys::new(&rig, "ours"), Keys::new(&rig, "next"));
+    Release::new(&rig, &keys, &manifest::idle("pod"), "serial:1").put(&rig, "pod.yaml");
+    let agent = start(&rig, &keys);
+    rig.wait_running("pod-node1", "main");
+    agent.kill9();
+    // The runtime forgets, as after a boot; the key is another one now.
+    rig.prune("pod-node1");
+    let original = fs::read(&keys.public).expect("the public key");
+    fs::copy(&next.public, &keys.public).expect("replace the key");
+    let agent = start(&rig, &keys);
+    agent.wait_for_log("the last good version is not used");
+    wait_refused(&rig, &agent, "signed by another key");
+    Release::new(&rig, &next, &manifest::idle("later"), "serial:1").put(&rig, "later.yaml");
+    rig.wait_running("later-node1", "main");
+    assert!(rig.containers_of("pod-node1").is_empty());
+    agent.kill9();
+    // Nor is it started while its directory is away, until its key counts again.
+    let aside = rig.dir().join("aside");
+    fs::rename(rig.manifest_dir(), &aside).expect("move the directory away");
+    let agent = start(&rig, &keys);
+    agent.wait_for_log("cannot read the manifests");
+    assert_managed(&rig, "later-node1");
+    assert!(rig.containers_of("pod-node1").is_empty());
+    agent.kill9();
+    fs::write(&keys.public, original).expect("put the old key back");
+    let _agent = start(&rig, &keys);
+    rig.wait_running("pod-node1", "main");
 }
 
 #[test]

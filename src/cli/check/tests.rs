@@ -111,3 +111,20 @@ fn lists_and_documents_are_the_contents_of_a_url() {
     let file = "x.yaml: refused: holds 2 documents; a manifest is one Pod\n";
     assert_eq!(render(&verdicts(Source::File)), file);
 }
+
+#[test]
+fn other_files_of_a_directory_are_named() {
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["a.manifest", "a.manifest.minisig", "b.txt", ".c.txt"] {
+        fs::write(directory.path().join(name), "").unwrap();
+    }
+    fs::create_dir(directory.path().join("sub")).unwrap();
+    let verdicts = skipped(&[directory.path().to_owned(), directory.path().to_owned()], Source::File);
+    let text = render(&verdicts).replace(&format!("{}/", directory.path().display()), "");
+    assert_eq!(
+        text,
+        "b.txt: skipped: its name does not end in .yaml, .yml, .json or .manifest\n\
+         sub: skipped: is a directory: manifests in it are not read\n"
+    );
+    assert_eq!([Warnings::Pass, Warnings::Fail].map(|warnings| exit_code(&verdicts, warnings)), [0, 0]);
+}

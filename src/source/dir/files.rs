@@ -1,11 +1,11 @@
-//! What the files of a directory come to: the last good version of each, and one pod per name. Pure.
+//! Which pods the files of a directory stand for: the last good version of each file, one pod per name. Pure.
 //!
 //! Invariants: a file that turns bad keeps its pod; a file that is gone loses it; of two files with one pod name
-//! the one that had it stays; a directory that cannot be read changes nothing; a signed pod never goes back to an
+//! the one that had it stays; a directory that cannot be read notices nothing; a signed pod never goes back to an
 //! older serial. All of it holds across a restart, if what [`Files::unsaved`] tells was written.
 
 mod claims;
-mod missing;
+mod missing_files;
 #[cfg(test)]
 mod property;
 mod saved;
@@ -16,26 +16,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::scan::{Contents, FileReading, Found, Reading};
+use super::scan::{Contents, DirectoryReading, FileReading, FoundFiles};
 use crate::pod::decode::Decoded;
 use crate::pod::finding::{Finding, Refusal};
 use crate::pod::{Pod, PodName, Source};
+use crate::source::claims::{Claims, Clash};
 use crate::source::signature::{Newest, accepts, digest};
 use crate::sync::mux::Snapshot;
 use crate::sync::view::{Outcome, Verdict};
-use claims::Claims;
-pub(super) use missing::Missing;
-pub(super) use saved::{Record, Unsaved};
+pub(super) use missing_files::MissingFiles;
+pub(super) use saved::{LastGoodRecord, Unsaved};
 
-/// A change of mind, to be said once.
+/// A change, to be logged once.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum Notice {
     /// The directory cannot be read any more.
     Unreadable(String),
     /// The directory can be read again.
     Readable,
-    /// A directory inside the directory, which is not looked into.
-    NotFollowed(PathBuf),
+    /// An entry of the directory that is not read, and why.
+    Skipped(PathBuf, &'static str),
+    /// So many more entries are not read, and not named either.
+    SkippedUnnamed(usize),
     /// A file is gone.
     Removed(PathBuf),
     /// A file is judged differently, or again.
@@ -44,8 +46,8 @@ pub(super) enum Change {
         path: PathBuf,
         /// The judgement.
         outcome: Outcome,
-        /// Of what was taken: what an auditor asks.
-        taken: Option<Audit>,
+        /// Of an accepted version: where it came from.
+        audit: Option<Audit>,
     },
 }
 
@@ -73,7 +75,7 @@ pub(super) struct Signed {
 
 /// Contents that are a pod of this node, signed if they must be.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(super) struct ValidManifest {
     /// The pod, with what its author should know.
     pub(super) decoded: Decoded,
     /// Its signature, where one was asked for.
@@ -83,30 +85,33 @@ pub(super) struct Taken {
 /// What is known of the directory.
 #[derive(Debug, Default)]
 pub(super) struct Files {
-    files: BTreeMap<PathBuf, Held>,
-    claims: Claims,
+    files: BTreeMap<PathBuf, FileState>,
+    claims: Claims<PathBuf>,
     /// Of every pod that was ever signed with a serial.
     serials: BTreeMap<PodName, Newest>,
     saved: saved::Saved,
-    not_followed: BTreeSet<PathBuf>,
+    skipped: BTreeMap<PathBuf, &'static str>,
+    skipped_unnamed: usize,
     unreadable: Option<String>,
-    /// There is a file of which nothing is known yet: it is still being written.
-    unjudged: bool,
-    /// What an earlier agent kept of files that are not there, but may come back: it is neither begun nor ended.
-    unseen: BTreeSet<PathBuf>,
-    spoken: bool,
+    /// There is a file of which nothing is known yet, since it is still being written.
+    unread_files: bool,
+    /// Files of an earlier agent that are not there, but may come back: their pods are neither started nor ended.
+    not_started: BTreeSet<PathBuf>,
+    /// It was read at least once.
+    has_been_read: bool,
 }
 
+/// What is known of one file.
 #[derive(Debug)]
-struct Held {
+struct FileState {
     /// The last valid version.
     good: Option<Version>,
     /// The version that counts: the last valid one that clashed with no other file.
     runs: Option<Version>,
     /// The judgement on the file as it is now, clashes aside.
     judged: Outcome,
-    /// The judgement that was last said.
-    said: Option<Outcome>,
+    /// The judgement that was last logged.
+    logged: Option<Outcome>,
     /// This agent has read the file; before that, only what an earlier one kept of it is known.
     is_read: bool,
     /// When the file came to be as it is.
@@ -123,15 +128,7 @@ struct Version {
     text: Option<Arc<str>>,
 }
 
-/// Who stands in a file's way.
-struct Rival<'a> {
-    /// What both name.
-    field: &'static str,
-    what: String,
-    path: &'a Path,
-}
-
-impl Held {
+impl FileState {
     /// The file as it is now is valid.
     fn is_good(&self) -> bool {
         matches!(self.judged, Outcome::Accepted { .. })
@@ -140,73 +137,75 @@ impl Held {
 
 impl Files {
     /// Takes in a reading. The snapshot is there when anything changed.
-    pub(super) fn apply(
-        &mut self,
-        reading: Reading,
-        take: impl Fn(&Path, &Contents) -> Result<Taken, Refusal>,
-    ) -> (Vec<Change>, Option<Snapshot>) {
-        let mut changes = Vec::new();
-        let Found { files: found, subdirectories, missing, .. } = match reading {
-            Reading::Unreadable(reason) => {
-                self.unseen.clear();
+    pub(super) fn apply(&mut self, reading: DirectoryReading) -> (Vec<Notice>, Option<Snapshot>) {
+        let mut notices = Vec::new();
+        let FoundFiles { files: found, skipped, skipped_unnamed, missing, .. } = match reading {
+            DirectoryReading::Unreadable(reason) => {
+                self.not_started.clear();
                 let first = self.unreadable.as_ref() != Some(&reason);
                 if first {
                     self.unreadable = Some(reason.clone());
-                    changes.push(Change::Unreadable(reason));
+                    notices.push(Notice::Unreadable(reason));
                 }
-                // Said once even so: the source has spoken, and holds what it held.
+                // Also for the first reading: sources of lower precedence wait for a first snapshot of this one.
                 let snapshot = first.then(|| self.snapshot(false));
-                return (changes, snapshot);
+                return (notices, snapshot);
             }
-            Reading::Files(found) => found,
+            DirectoryReading::Files(found) => found,
         };
-        changes.extend(subdirectories.difference(&self.not_followed).cloned().map(Change::NotFollowed));
-        self.not_followed = subdirectories;
-        let mut changed = !self.spoken;
-        if !self.spoken && self.unreadable.is_none() {
-            // Nothing was wanted of anybody yet.
-            self.unseen = missing.clone();
+        let unsaid = skipped.iter().filter(|(path, _)| !self.skipped.contains_key(*path));
+        notices.extend(unsaid.map(|(path, reason)| Notice::Skipped(path.clone(), reason)));
+        let mut changed = !self.has_been_read || skipped != self.skipped;
+        self.skipped = skipped;
+        if skipped_unnamed > 0 && self.skipped_unnamed == 0 {
+            notices.push(Notice::SkippedUnnamed(skipped_unnamed));
         }
-        self.spoken = true;
+        self.skipped_unnamed = skipped_unnamed;
+        if !self.has_been_read && self.unreadable.is_none() {
+            // The first reading: no pod of these was asked for yet.
+            self.not_started = missing.clone();
+        }
+        self.has_been_read = true;
         if self.unreadable.take().is_some() {
-            changes.push(Change::Readable);
+            notices.push(Notice::Readable);
             changed = true;
         }
         let is_gone = |path: &&PathBuf| !found.contains_key(*path) && !missing.contains(*path);
         let gone: Vec<_> = self.files.keys().filter(is_gone).cloned().collect();
         for path in gone {
             self.files.remove(&path);
-            changes.push(Change::Removed(path));
+            notices.push(Notice::Removed(path));
         }
-        self.unseen.retain(|path| missing.contains(path));
-        let unjudged = self.unjudged;
-        self.unjudged = false;
+        self.not_started.retain(|path| missing.contains(path));
+        let unread_files = self.unread_files;
+        self.unread_files = false;
         for (path, reading) in found {
-            self.unjudged |= matches!(reading, FileReading::Unchanged) && !self.files.contains_key(&path);
-            self.judge(path, reading, &take);
+            self.unread_files |=
+                matches!(reading, FileReading::Unfinished) && !self.files.contains_key(&path);
+            self.judge(path, reading);
         }
-        changed |= self.unjudged != unjudged;
-        self.settle();
+        changed |= self.unread_files != unread_files;
+        self.assign_names();
         for path in self.files.keys().cloned().collect::<Vec<_>>() {
             // A clash with one that is missing: likely the same file under another name. A moment will tell.
-            let is_open = self.rival(&path).is_some_and(|rival| missing.contains(rival.path));
-            if is_open || self.unseen.contains(&path) {
+            let is_open = self.clash(&path).is_some_and(|clash| missing.contains(clash.owner));
+            if is_open || self.not_started.contains(&path) {
                 continue;
             }
             let outcome = self.outcome(&path);
-            if let (Some(outcome), Some(held)) = (outcome, self.files.get_mut(&path))
-                && held.is_read
-                && held.said.as_ref() != Some(&outcome)
+            if let (Some(outcome), Some(file)) = (outcome, self.files.get_mut(&path))
+                && file.is_read
+                && file.logged.as_ref() != Some(&outcome)
             {
-                held.said = Some(outcome.clone());
-                let good = held.good.as_ref().filter(|_| matches!(outcome, Outcome::Accepted { .. }));
-                let taken = good.map(|good| good.audit.clone());
-                changes.push(Change::Verdict { path, outcome, taken });
+                file.logged = Some(outcome.clone());
+                let good = file.good.as_ref().filter(|_| matches!(outcome, Outcome::Accepted { .. }));
+                let audit = good.map(|good| good.audit.clone());
+                notices.push(Notice::Verdict { path, outcome, audit });
             }
         }
-        changed |= !changes.is_empty();
+        changed |= !notices.is_empty();
         let snapshot = changed.then(|| self.snapshot(true));
-        (changes, snapshot)
+        (notices, snapshot)
     }
 
     /// The files that are known.
@@ -214,20 +213,30 @@ impl Files {
         self.files.keys()
     }
 
-    fn judge(
-        &mut self,
-        path: PathBuf,
-        reading: FileReading,
-        take: &impl Fn(&Path, &Contents) -> Result<Taken, Refusal>,
-    ) {
+    /// How many pods there would be to lose.
+    pub(super) fn running(&self) -> usize {
+        self.files.values().filter(|file| file.runs.is_some()).count()
+    }
+
+    /// How many valid manifests a reading found. A file that is no pod says nothing about its directory.
+    pub(super) fn count_valid(&self, found: &FoundFiles) -> usize {
+        let is_known = |path: &Path| self.files.get(path).is_some_and(|file| file.is_read && file.is_good());
+        let is_valid = |path: &Path, reading: &FileReading| match reading {
+            FileReading::Read(_, checked) => checked.is_ok(),
+            FileReading::Unchanged => is_known(path),
+            FileReading::Unfinished | FileReading::Refused(_) => false,
+        };
+        found.files.iter().filter(|(path, reading)| is_valid(path, reading)).count()
+    }
+
+    fn judge(&mut self, path: PathBuf, reading: FileReading) {
         let (since, good, judged) = match reading {
-            FileReading::Unchanged => return,
+            FileReading::Unchanged | FileReading::Unfinished => return,
             FileReading::Refused(reason) => {
                 ((i64::MAX, 0), None, Outcome::Refused(Finding::whole(reason).into()))
             }
-            FileReading::Contents(contents) => {
-                let taken = take(&path, &contents);
-                match taken.and_then(|taken| self.version(taken, &contents)) {
+            FileReading::Read(contents, checked) => {
+                match checked.and_then(|manifest| self.version(*manifest, &contents)) {
                     Ok((version, warnings)) => {
                         let pod = version.pod.name.clone();
                         (contents.since, Some(version), Outcome::Accepted { pod, warnings })
@@ -236,42 +245,46 @@ impl Files {
                 }
             }
         };
-        let held = self.files.entry(path).or_insert(Held {
+        let file = self.files.entry(path).or_insert(FileState {
             good: None,
             runs: None,
             judged: judged.clone(),
-            said: None,
+            logged: None,
             is_read: true,
             since,
         });
-        held.judged = judged;
-        held.is_read = true;
+        file.judged = judged;
+        file.is_read = true;
         let Some(mut version) = good else { return };
-        if let Some(known) = &held.good {
-            if known.audit.sha256 == version.audit.sha256 {
-                // Read again, or signed again.
+        if let Some(known) = &file.good {
+            if known.audit.sha256 != version.audit.sha256 {
+                // An edit is logged even if the version before was accepted too.
+                file.logged = None;
+            } else if known.audit.signed == version.audit.signed {
+                // Read again. What is signed again is written again.
                 version.text = known.text.clone();
-            } else {
-                // An edit is worth saying even if it is accepted too.
-                held.said = None;
             }
             if known.pod.hash == version.pod.hash && known.pod.uid == version.pod.uid {
                 version.pod = known.pod.clone();
-                if let Some(runs) = held.runs.as_mut().filter(|runs| Arc::ptr_eq(&runs.pod, &known.pod)) {
+                if let Some(runs) = file.runs.as_mut().filter(|runs| Arc::ptr_eq(&runs.pod, &known.pod)) {
                     *runs = version.clone();
                 }
             } else {
-                held.since = since;
+                file.since = since;
             }
         } else {
-            held.since = since;
+            file.since = since;
         }
-        held.good = Some(version);
+        file.good = Some(version);
     }
 
-    /// The version that was taken, with its warnings; refused if it is an older one.
-    fn version(&self, taken: Taken, contents: &Contents) -> Result<(Version, Vec<Finding>), Refusal> {
-        let Taken { decoded: Decoded { pod, warnings }, signed } = taken;
+    /// The version of a valid manifest, with its warnings; refused if it is an older one.
+    fn version(
+        &self,
+        manifest: ValidManifest,
+        contents: &Contents,
+    ) -> Result<(Version, Vec<Finding>), Refusal> {
+        let ValidManifest { decoded: Decoded { pod, warnings }, signed } = manifest;
         let sha256 = digest(&contents.bytes);
         if let Some(signed) = &signed {
             accepts(self.serials.get(&pod.name), signed.serial, &sha256)
@@ -286,10 +299,10 @@ impl Files {
         Ok((version, warnings))
     }
 
-    /// Gives out the names anew, and remembers the serials of what runs.
-    fn settle(&mut self) {
-        self.claims = Claims::assign(&mut self.files);
-        for Version { pod, audit, .. } in self.files.values().filter_map(|held| held.runs.as_ref()) {
+    /// Assigns names and UIDs to files, and remembers the serials of what runs.
+    fn assign_names(&mut self) {
+        self.claims = claims::assign(&mut self.files);
+        for Version { pod, audit, .. } in self.files.values().filter_map(|file| file.runs.as_ref()) {
             if let Some(serial) = audit.signed.as_ref().and_then(|signed| signed.serial)
                 && self.serials.get(&pod.name).is_none_or(|newest| newest.serial < serial)
             {
@@ -301,51 +314,47 @@ impl Files {
 
     /// The judgement on a file, clashes included.
     fn outcome(&self, path: &Path) -> Option<Outcome> {
-        let held = self.files.get(path)?;
-        let mut outcome = held.judged.clone();
-        if let Some(Rival { field, what, path }) = self.rival(path) {
-            let reason = format!("{what} is already defined by {}", path.display());
-            outcome = Outcome::Refused(Finding::new(field, reason).into());
+        let file = self.files.get(path)?;
+        let mut outcome = file.judged.clone();
+        if let Some(clash) = self.clash(path) {
+            outcome = Outcome::Refused(clash.finding(clash.owner.display()).into());
         }
-        if let (Outcome::Refused(refusal), Some(_)) = (&mut outcome, &held.runs) {
+        if let (Outcome::Refused(refusal), Some(_)) = (&mut outcome, &file.runs) {
             refusal.note = Some("the last good version runs on");
         }
         Some(outcome)
     }
 
-    /// The file that has what a valid file wants, too.
-    fn rival(&self, path: &Path) -> Option<Rival<'_>> {
-        let pod = &self.files.get(path).filter(|held| held.is_good())?.good.as_ref()?.pod;
-        let other = |owner: &&Path| *owner != path;
-        if let Some(path) = self.claims.name(&pod.name).filter(other) {
-            return Some(Rival { field: "metadata.name", what: format!("pod {}", pod.name), path });
-        }
-        let path = self.claims.uid(&pod.uid).filter(other)?;
-        Some(Rival { field: "metadata.uid", what: format!("UID {}", pod.uid), path })
+    /// Which other file has the name or UID that a valid file names, too.
+    fn clash(&self, path: &Path) -> Option<Clash<'_, PathBuf>> {
+        let pod = &self.files.get(path).filter(|file| file.is_good())?.good.as_ref()?.pod;
+        self.claims.clash(pod, &path.to_owned())
     }
 
     fn snapshot(&self, readable: bool) -> Snapshot {
-        let seen = || self.files.iter().filter(|(path, _)| !self.unseen.contains(*path));
-        let owned = seen().filter_map(|(_, held)| held.runs.as_ref());
-        let verdicts = seen().filter_map(|(path, _)| {
-            let origin = path.to_string_lossy().into_owned();
-            Some(Verdict {
-                source: Source::File,
-                origin,
-                document: 1,
-                item: None,
-                outcome: self.outcome(path)?,
-            })
+        let seen = || self.files.iter().filter(|(path, _)| !self.not_started.contains(*path));
+        let owned = seen().filter_map(|(_, file)| file.runs.as_ref());
+        let verdict = |path: &Path, outcome: Outcome| Verdict {
+            source: Source::File,
+            origin: path.to_string_lossy().into_owned(),
+            document: 1,
+            item: None,
+            outcome,
+        };
+        let judged = seen().filter_map(|(path, _)| Some(verdict(path, self.outcome(path)?)));
+        let skipped = self.skipped.iter().map(|(path, reason)| {
+            let reason = (*reason).to_owned();
+            verdict(path, Outcome::Skipped { reason })
         });
         Snapshot {
             source: Source::File,
             pods: owned.map(|version| version.pod.clone()).collect(),
             // A file that was never good, or is away, may be the manifest of a pod that runs.
             complete: readable
-                && !self.unjudged
-                && self.unseen.is_empty()
-                && self.files.values().all(|held| held.good.is_some()),
-            verdicts: verdicts.collect(),
+                && !self.unread_files
+                && self.not_started.is_empty()
+                && self.files.values().all(|file| file.good.is_some()),
+            verdicts: judged.chain(skipped).collect(),
         }
     }
 }

@@ -1,59 +1,76 @@
 //! Reads the manifest files of a directory: which there are, and what those hold that changed. Blocking.
 //!
-//! Nothing is followed that could hang, and nothing is believed that others than root could have written.
+//! Nothing is followed that could hang by itself, and nothing is believed that others than root could have written. The
+//! directory is opened once, with every step of its path checked: what was checked is what is listed and read.
 
 mod file;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, Metadata};
-use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::access::{Role, distrust};
-use crate::source::signature::EXTENSION;
-pub(crate) use file::read_regular;
-pub(super) use file::{Contents, FileReading};
-use file::{Stamps, read_manifest, signature_of};
+use rustix::fs::{AtFlags, Dir, FileType, StatxFlags, statx};
 
-/// A file that was written to within this time may not be whole, unless its writer was seen to close it.
-pub(super) const QUIET: Duration = Duration::from_millis(50);
-const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
-/// The bits of a mode that say who may do what.
-const PERMISSIONS: u32 = 0o7777;
+use super::files::ValidManifest;
+use super::identity::{DirectoryId, MountId};
+use crate::pod::finding::Refusal;
+use crate::source::signature::EXTENSION;
+use crate::source::trust::{Located, Role, WalkError, check, locate, locate_in};
+pub(super) use file::{Contents, FileReading};
+use file::{ManifestRead, ManifestStamp, read_manifest, signature_of};
+
+const EXTENSIONS: [&str; 4] = ["yaml", "yml", "json", "manifest"];
+/// Why other files are skipped.
+pub(crate) const OTHER_NAME: &str = "its name does not end in .yaml, .yml, .json or .manifest";
+/// Why directories are skipped.
+pub(crate) const SUBDIRECTORY: &str = "is a directory: manifests in it are not read";
+/// How many skipped files are named: a directory may hold any number of them.
+const MAX_SKIPPED: usize = 100;
+/// Asks statx for a number of the mount that no later mount gets: `STATX_MNT_ID_UNIQUE`, from Linux 6.8 on.
+const UNIQUE_MOUNT_ID: StatxFlags = StatxFlags::from_bits_retain(0x4000);
+/// Asks statx for the mount's number, a unique one if the kernel has it.
+pub(super) const MOUNT_ID: StatxFlags = StatxFlags::MNT_ID.union(UNIQUE_MOUNT_ID);
 
 /// What was found at the path.
 #[derive(Debug)]
-pub(super) enum Reading {
+pub(super) enum DirectoryReading {
     /// The directory could not be read, or cannot be trusted; with the reason.
     Unreadable(String),
     /// Everything that is there.
-    Files(Found),
+    Files(FoundFiles),
 }
 
 /// What a directory holds.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct FoundFiles {
+    /// Which directory was read.
+    pub(super) directory: Option<DirectoryId>,
     /// Every manifest file.
     pub(super) files: BTreeMap<PathBuf, FileReading>,
-    /// Directories in it: they are not looked into.
-    pub(super) subdirectories: BTreeSet<PathBuf>,
+    /// Every other visible entry, and why it is not read.
+    pub(super) skipped: BTreeMap<PathBuf, &'static str>,
+    /// How many more are not read, and not named either.
+    pub(super) skipped_unnamed: usize,
     /// Known files that are not there, but may be back in a moment: they count as unchanged.
     pub(super) missing: BTreeSet<PathBuf>,
     /// Some were left alone, since they were written to just now: look again soon.
     pub(super) unfinished: bool,
     /// What was read.
-    pub(super) read: Vec<Read>,
+    pub(super) read: Vec<ReadFile>,
 }
 
-impl Found {
+impl FoundFiles {
     /// Takes what was read of these manifests for unread.
-    pub(super) fn disregard(&mut self, paths: &[PathBuf], known: &mut Known) {
+    pub(super) fn disregard(&mut self, paths: &[PathBuf], known: &mut KnownFiles) {
         for path in paths {
-            self.files.insert(path.clone(), FileReading::Unchanged);
+            self.files.insert(path.clone(), FileReading::Unfinished);
             known.read.remove(path);
         }
     }
@@ -61,23 +78,23 @@ impl Found {
 
 /// A manifest that was read.
 #[derive(Debug)]
-pub(super) struct Read {
+pub(super) struct ReadFile {
     /// By its path in the directory.
     pub(super) path: PathBuf,
-    /// The files that were opened for it, by their [`real`] paths.
+    /// The files that were opened for it, by their paths without links.
     pub(super) files: Vec<PathBuf>,
 }
 
 /// What files must be to be read.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Rules {
+pub(super) struct ReadRules {
     /// The user whose files are trusted beside root's; none if everybody's are.
     pub(super) own_uid: Option<u32>,
     /// Signatures are read, too.
     pub(super) signatures: bool,
 }
 
-/// What is known of those who write files, by the files' [`real`] paths.
+/// What is known of those who write files, by the files' paths without links.
 #[derive(Debug, Default)]
 pub(super) struct Writers {
     /// Somebody has them open.
@@ -90,17 +107,6 @@ pub(super) struct Writers {
     pub(super) quiet: Duration,
 }
 
-impl Writers {
-    /// The file may hold half of what it will say.
-    fn are_at(&self, path: &Path) -> Option<Unfinished> {
-        if self.writing.contains(path) {
-            return Some(Unfinished::Written);
-        }
-        let young = || fs::metadata(path).is_ok_and(|metadata| !is_older(&metadata, self.quiet));
-        (!self.whole.contains(path) && young()).then_some(Unfinished::Young)
-    }
-}
-
 /// Why a file is left alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Unfinished {
@@ -110,186 +116,242 @@ enum Unfinished {
     Young,
 }
 
+impl Writers {
+    /// The file may hold half of what it will say.
+    fn are_at(&self, file: &Located) -> Option<Unfinished> {
+        if self.writing.contains(&file.path) {
+            return Some(Unfinished::Written);
+        }
+        let young = !self.whole.contains(&file.path) && !is_older(&file.metadata, self.quiet);
+        young.then_some(Unfinished::Young)
+    }
+}
+
 /// The files as they were at the last reading.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Known {
-    read: BTreeMap<PathBuf, Stamps>,
+pub(super) struct KnownFiles {
+    read: BTreeMap<PathBuf, ManifestStamp>,
     /// Files that were found empty, and since when. Whoever writes a file anew cuts it short first, and while that goes on,
     /// there is neither an event nor a new time of its last change.
     empty: BTreeMap<PathBuf, Instant>,
 }
 
-/// The directory to read: the path itself, or the one that holds the single file, which may be gone.
-pub(super) fn directory_of(path: &Path, was_single: bool) -> PathBuf {
-    let is_single = match fs::metadata(path) {
-        Ok(metadata) => metadata.is_file(),
-        Err(_) => was_single,
-    };
-    path.parent().filter(|_| is_single).unwrap_or(path).to_owned()
-}
-
-/// The manifests that are links: what they say depends on more than their directory.
-pub(super) fn links(path: &Path) -> Vec<PathBuf> {
-    // What cannot be listed has no links; the reading tells why.
-    list(path, false).map(|listed| listed.links).unwrap_or_default()
-}
-
-/// Where a path leads to; the path itself if that cannot be told.
-pub(super) fn real(path: &Path) -> PathBuf {
-    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
-}
-
-/// Reads what changed since `known`, but for files that their writers are at. A single file that is not there was
-/// removed, if `was_single`.
+/// Reads what changed since `known`, but for files that their writers are at, and checks each. A single file that is not
+/// there was removed, if `was_single`.
 pub(super) fn read(
     path: &Path,
     was_single: bool,
-    rules: Rules,
-    known: &Known,
+    rules: ReadRules,
+    known: &KnownFiles,
     writers: &Writers,
-) -> (Reading, Known) {
-    let unreadable = |reason| (Reading::Unreadable(reason), known.clone());
-    let listed = match list(path, was_single) {
+    check: impl Fn(&Path, &Contents) -> Result<ValidManifest, Refusal>,
+) -> (DirectoryReading, KnownFiles) {
+    let listed = match list(path, was_single, rules.own_uid) {
         Ok(listed) => listed,
-        Err(error) => return unreadable(error.to_string()),
+        Err(error) => return (DirectoryReading::Unreadable(error.to_string()), known.clone()),
     };
-    if let Err(reason) = trust_directory(path, &listed, rules) {
-        return unreadable(reason);
-    }
-    let directory = real(&directory_of(path, listed.single));
-    let links: BTreeSet<PathBuf> = listed.links.into_iter().collect();
-    let mut found = Found { subdirectories: listed.subdirectories, ..Found::default() };
-    let mut now_known = Known::default();
-    for path in listed.manifests {
-        let is_linked = links.contains(&path);
-        let real_path = |path: &Path| match path.file_name() {
-            Some(name) if !is_linked => directory.join(name),
-            _ => real(path),
-        };
-        let signature = || {
-            let signature = rules.signatures.then(|| real_path(&signature_of(&path)))?;
-            writers.are_at(&signature)
-        };
-        if let Some(unfinished) = writers.are_at(&real_path(&path)).or_else(signature) {
-            found.unfinished |= unfinished == Unfinished::Young;
-            found.files.insert(path, FileReading::Unchanged);
-            continue;
-        }
-        let (reading, stamp) = match read_manifest(&path, rules, known.read.get(&path)) {
+    let mut found = FoundFiles {
+        directory: observe_directory(&listed.directory).ok(),
+        skipped: listed.skipped,
+        skipped_unnamed: listed.skipped_unnamed,
+        ..FoundFiles::default()
+    };
+    let mut now_known = KnownFiles::default();
+    for (path, name) in listed.manifests {
+        let file = match locate_in(&listed.directory, &name, rules.own_uid) {
+            Ok(file) => file,
             // Removed since it was listed.
-            Ok(None) => continue,
-            Ok(Some(read)) => read,
-            Err(error) => (FileReading::Refused(format!("cannot be read: {error}")), None),
-        };
-        if let FileReading::Contents(contents) = &reading
-            && contents.is_empty()
-        {
-            let since = known.empty.get(&path).copied().unwrap_or_else(Instant::now);
-            if since.elapsed() < writers.quiet {
-                now_known.empty.insert(path.clone(), since);
-                found.unfinished = true;
-                found.files.insert(path, FileReading::Unchanged);
+            Err(WalkError::Absent) => continue,
+            Err(WalkError::Distrusted(reason)) => {
+                found.files.insert(path, FileReading::Refused(reason));
                 continue;
             }
+            Err(WalkError::Io(error)) => {
+                found.files.insert(path, FileReading::Refused(format!("cannot be read: {error}")));
+                continue;
+            }
+        };
+        // What it says is checked, so it may lie anywhere.
+        let signature =
+            rules.signatures.then(|| locate_in(&listed.directory, &signature_of(&name), None).ok()).flatten();
+        let at_signature = || signature.as_ref().and_then(|signature| writers.are_at(signature));
+        if let Some(unfinished) = writers.are_at(&file).or_else(at_signature) {
+            found.unfinished |= unfinished == Unfinished::Young;
+            found.files.insert(path, FileReading::Unfinished);
+            continue;
         }
+        let (reading, stamp) = match read_manifest(&file, signature.as_ref(), rules, known.read.get(&path)) {
+            ManifestRead::Unchanged(stamp) => (FileReading::Unchanged, Some(stamp)),
+            ManifestRead::Refused(reason, stamp) => (FileReading::Refused(reason), stamp),
+            ManifestRead::Contents(contents, stamp) => {
+                let since = known.empty.get(&path).copied().unwrap_or_else(Instant::now);
+                if contents.is_empty() && since.elapsed() < writers.quiet {
+                    now_known.empty.insert(path.clone(), since);
+                    found.unfinished = true;
+                    found.files.insert(path, FileReading::Unfinished);
+                    continue;
+                }
+                let signature = signature.filter(|_| contents.signature.is_some());
+                let files = [file.path].into_iter().chain(signature.map(|signature| signature.path));
+                found.read.push(ReadFile { path: path.clone(), files: files.collect() });
+                let checked = check(&path, &contents).map(Box::new);
+                (FileReading::Read(contents, checked), stamp)
+            }
+        };
         if let Some(stamp) = stamp {
             now_known.read.insert(path.clone(), stamp);
         }
-        if let FileReading::Contents(contents) = &reading {
-            let signature = contents.signature.as_ref().map(|_| real_path(&signature_of(&path)));
-            let files = [real_path(&path)].into_iter().chain(signature).collect();
-            found.read.push(Read { path: path.clone(), files });
-        }
         found.files.insert(path, reading);
     }
-    (Reading::Files(found), now_known)
+    (DirectoryReading::Files(found), now_known)
 }
 
 /// Only what ends as a manifest does, and is not hidden: editors and backups leave other names behind.
 pub(crate) fn is_manifest_name(name: &str) -> bool {
     let extension = Path::new(name).extension().and_then(|e| e.to_str());
-    !name.starts_with('.') && extension.is_some_and(|e| EXTENSIONS.contains(&e))
+    !is_hidden(name) && extension.is_some_and(|e| EXTENSIONS.contains(&e))
 }
 
-/// The name of a manifest, or of a manifest's signature.
-pub(super) fn is_name_of_interest(name: &str) -> bool {
-    let signed = name.strip_suffix(EXTENSION).and_then(|name| name.strip_suffix('.'));
-    is_manifest_name(signed.unwrap_or(name))
-}
-
-/// What there is to say against trusting a file or directory, with its path, mode and owner.
-///
-/// # Errors
-/// When it is not to be trusted.
-pub(super) fn trust(path: &Path, role: Role, metadata: &Metadata, rules: Rules) -> Result<(), String> {
-    let (owner, mode) = (metadata.uid(), metadata.mode() & PERMISSIONS);
-    match rules.own_uid.and_then(|own_uid| distrust(role, owner, mode, own_uid)) {
-        None => Ok(()),
-        Some(reason) => Err(format!(
-            "{} (mode {mode:04o}, owner {owner}) {reason}; change that, or give --allow-unsafe-manifest-permissions",
-            path.display()
-        )),
+/// Why a visible entry of the directory is not read; none if it is a manifest, a signature or hidden.
+pub(crate) fn why_skipped(name: &str, is_dir: bool) -> Option<&'static str> {
+    let is_signature = signed_name(name).is_some_and(is_manifest_name);
+    if is_hidden(name) || is_signature || is_manifest_name(name) {
+        return None;
     }
+    Some(if is_dir { SUBDIRECTORY } else { OTHER_NAME })
+}
+
+/// The name of a manifest, or of a manifest's signature. What is said of other files can wait for the next reading.
+pub(super) fn is_name_of_interest(name: &str) -> bool {
+    is_manifest_name(signed_name(name).unwrap_or(name))
+}
+
+fn is_hidden(name: &str) -> bool {
+    name.starts_with('.')
+}
+
+/// The name of the file that this is the signature of.
+fn signed_name(name: &str) -> Option<&str> {
+    name.strip_suffix(EXTENSION).and_then(|name| name.strip_suffix('.'))
 }
 
 /// What a path holds, by name.
-#[derive(Default)]
 struct Listed {
-    /// One file, not a directory of them.
-    single: bool,
-    manifests: Vec<PathBuf>,
-    /// Those of the manifests that are links.
-    links: Vec<PathBuf>,
-    subdirectories: BTreeSet<PathBuf>,
+    /// The directory of the manifests, or of the single one.
+    directory: Located,
+    /// Each by its path as it is shown, and by its name in the directory.
+    manifests: Vec<(PathBuf, OsString)>,
+    skipped: BTreeMap<PathBuf, &'static str>,
+    skipped_unnamed: usize,
 }
 
-fn list(path: &Path, was_single: bool) -> std::io::Result<Listed> {
-    let mut listed = Listed::default();
-    match fs::metadata(path) {
-        Ok(metadata) if metadata.is_file() => {
-            let links = if is_link(path) { vec![path.to_owned()] } else { Vec::new() };
-            return Ok(Listed { single: true, manifests: vec![path.to_owned()], links, ..listed });
-        }
-        Err(error) if was_single && is_absent(path, &error) => return Ok(Listed { single: true, ..listed }),
-        metadata => metadata?,
-    };
-    for entry in fs::read_dir(path)? {
-        let entry = entry?;
-        let (name, kind) = (entry.file_name().to_string_lossy().into_owned(), entry.file_type()?);
-        if is_manifest_name(&name) {
-            listed.manifests.push(entry.path());
-            listed.links.extend(kind.is_symlink().then(|| entry.path()));
-        } else if !name.starts_with('.') && kind.is_dir() {
-            listed.subdirectories.insert(entry.path());
-        }
+fn list(path: &Path, was_single: bool, own_uid: Option<u32>) -> Result<Listed, WalkError> {
+    let (directory, single) = locate_directory(path, was_single, own_uid)?;
+    let mut listed =
+        Listed { directory, manifests: Vec::new(), skipped: BTreeMap::new(), skipped_unnamed: 0 };
+    match single {
+        Some(Single::There(name)) => listed.manifests.push((path.to_owned(), name)),
+        Some(Single::Gone) => {}
+        None => list_entries(path, &mut listed)?,
     }
     Ok(listed)
 }
 
-fn is_link(path: &Path) -> bool {
-    fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink())
+/// The path means one file, not a directory of them.
+enum Single {
+    There(OsString),
+    Gone,
 }
 
-/// Nothing has that name: it is not a link that leads nowhere.
-fn is_absent(path: &Path, error: &std::io::Error) -> bool {
-    error.kind() == ErrorKind::NotFound
-        && fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
-}
-
-/// The directory of the manifests, and the one that its own link leads into.
-fn trust_directory(path: &Path, listed: &Listed, rules: Rules) -> Result<(), String> {
-    let directory = directory_of(path, listed.single);
-    // Nobody can add a manifest to a single file.
-    let role = if listed.single { Role::TargetDirectory } else { Role::Directory };
-    let linked = is_link(&directory);
-    let directory = real(&directory);
-    let holder = directory.parent().filter(|_| linked).map(|holder| (holder, Role::TargetDirectory));
-    for (directory, role) in [(directory.as_path(), role)].into_iter().chain(holder) {
-        let metadata =
-            fs::metadata(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-        trust(directory, role, &metadata, rules)?;
+/// The directory to read, and the name of the single file in it if the path means one.
+fn locate_directory(
+    path: &Path,
+    was_single: bool,
+    own_uid: Option<u32>,
+) -> Result<(Located, Option<Single>), WalkError> {
+    let distrusted = |directory: &Located, role| {
+        check(&directory.path, role, &directory.metadata, own_uid).map_err(WalkError::Distrusted)
+    };
+    let path = std::path::absolute(path)?;
+    if let (Some(parent), Some(name)) = (path.parent(), path.file_name()) {
+        let parent = locate(parent, own_uid)?;
+        match locate_in(&parent, name, own_uid) {
+            Ok(file) if file.metadata.is_file() => return Ok((parent, Some(Single::There(name.to_owned())))),
+            Err(WalkError::Absent) if was_single => {
+                distrusted(&parent, Role::Holder)?;
+                return Ok((parent, Some(Single::Gone)));
+            }
+            Ok(directory) => {
+                distrusted(&directory, Role::ManifestDirectory)?;
+                return Ok((directory, None));
+            }
+            Err(error) => return Err(error),
+        }
     }
+    let directory = locate(&path, own_uid)?;
+    distrusted(&directory, Role::ManifestDirectory)?;
+    Ok((directory, None))
+}
+
+fn list_entries(path: &Path, listed: &mut Listed) -> Result<(), WalkError> {
+    let directory = listed.directory.open()?;
+    for entry in Dir::read_from(&directory).map_err(io::Error::from)? {
+        let entry = entry.map_err(io::Error::from)?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        let (shown, text) = (path.join(name), name.to_string_lossy());
+        if is_manifest_name(&text) {
+            listed.manifests.push((shown, name.to_owned()));
+            continue;
+        }
+        let is_dir = match entry.file_type() {
+            FileType::Unknown => locate_in(&listed.directory, name, None).is_ok_and(|e| e.metadata.is_dir()),
+            file_type => file_type.is_dir(),
+        };
+        if let Some(reason) = why_skipped(&text, is_dir) {
+            listed.skipped.insert(shown, reason);
+            if listed.skipped.len() > MAX_SKIPPED {
+                listed.skipped.pop_last();
+                listed.skipped_unnamed += 1;
+            }
+        }
+    }
+    listed.manifests.sort();
     Ok(())
+}
+
+/// Which directory was opened.
+fn observe_directory(directory: &Located) -> io::Result<DirectoryId> {
+    let handle = directory.open()?;
+    let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME | MOUNT_ID;
+    let seen = statx(&handle, "", AtFlags::EMPTY_PATH, wanted)?;
+    let told = StatxFlags::from_bits_retain(seen.stx_mask);
+    let created = told.contains(StatxFlags::BTIME).then_some((seen.stx_btime.tv_sec, seen.stx_btime.tv_nsec));
+    let mount = told.intersects(MOUNT_ID).then_some(seen.stx_mnt_id);
+    let namespace = fs::read_link("/proc/self/ns/mnt").map(|link| link.to_string_lossy().into_owned());
+    Ok(DirectoryId {
+        device: directory.metadata.dev(),
+        inode: directory.metadata.ino(),
+        created,
+        mount: mount.zip(namespace.ok()).map(|(number, namespace)| MountId {
+            namespace,
+            number,
+            unique: told.contains(UNIQUE_MOUNT_ID),
+        }),
+        // Where there is none, every boot is the same.
+        boot: fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned(),
+    })
+}
+
+/// The first bytes of a regular file, with what is known of it; one more than `limit` if there are more.
+///
+/// # Errors
+/// When it cannot be read. A FIFO does not hang.
+pub(crate) fn read_regular(path: &Path, limit: usize) -> io::Result<(Vec<u8>, Metadata)> {
+    let file = locate(path, None).map_err(|error| match error {
+        WalkError::Io(error) => error,
+        error => io::Error::other(error.to_string()),
+    })?;
+    file.read(limit)
 }
 
 /// It was last written to longer ago, or at a time that tells nothing.

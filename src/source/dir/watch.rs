@@ -2,11 +2,10 @@
 //!
 //! One inotify instance, whatever is watched. Directories are watched by their real paths, each once.
 
-mod bell;
+mod fence;
 mod interest;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -14,86 +13,96 @@ use async_channel::{Receiver, Sender};
 use futures_lite::future;
 use notify::event::{AccessKind, AccessMode, EventKind};
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use smol::Timer;
 use tracing::{info, warn};
 
-use super::places::Places;
-use super::scan::{self, Read, Writers};
-use bell::Bell;
-use interest::{Hint, Interest};
+use super::scan::{MOUNT_ID, ReadFile, Writers};
+use super::timing::{EVENT_PAUSE, FENCE_DEADLINE, OPEN_WRITER, QUIET};
+use super::watched_names::Watched;
+use fence::InotifyFence;
+use interest::Hint;
 
-/// How long after its last write a file that is still open is left alone.
-const WRITING: Duration = Duration::from_secs(10);
-/// How long to wait, after a reading, to be told of what happened before it.
-const HEARSAY: Duration = Duration::from_millis(100);
-/// How long to wait for more after an event that says little, or where a second file belongs to the first.
-const SETTLE: Duration = Duration::from_millis(100);
+/// A directory that inotify watches: the kernel drops the watch when it is unmounted.
+#[derive(Debug, PartialEq, Eq)]
+struct WatchedDirectory {
+    device: (u32, u32),
+    inode: u64,
+    mount: u64,
+}
 
-/// What inotify told.
+impl WatchedDirectory {
+    fn observe(path: &Path) -> Option<Self> {
+        let seen = statx(CWD, path, AtFlags::empty(), MOUNT_ID | StatxFlags::BASIC_STATS).ok()?;
+        let device = (seen.stx_dev_major, seen.stx_dev_minor);
+        Some(Self { device, inode: seen.stx_ino, mount: seen.stx_mnt_id })
+    }
+}
+
+/// What the inotify thread sends.
 #[derive(Debug)]
-enum Told {
+enum Message {
     Event(EventKind, PathBuf),
     /// Events were lost, by an overflow of the queue: anything may have happened.
     Lost,
-    /// Our own bell.
-    Bell,
+    /// All events from before the fence have come.
+    Fence,
 }
 
-/// The watch, and what it has told.
+/// The watch, and what is known from its events.
 pub(super) struct Watch {
     watcher: Option<RecommendedWatcher>,
-    told: Receiver<Told>,
-    sender: Sender<Told>,
-    interest: Interest,
-    /// The directories that are watched, by device and inode: a path can come to mean another one.
-    watched: BTreeMap<PathBuf, (u64, u64)>,
+    messages: Receiver<Message>,
+    sender: Sender<Message>,
+    watched_paths: Watched,
+    /// The directories that are watched, each as it was: a path can come to mean another one.
+    watched: BTreeMap<PathBuf, WatchedDirectory>,
     /// Files that somebody has open for writing, and when they were last written to.
     writing: BTreeMap<PathBuf, Instant>,
     /// Files that were closed, or moved into place, since the last reading.
     whole: BTreeSet<PathBuf>,
     /// Files that were removed, or moved away, since the last reading.
     gone: BTreeSet<PathBuf>,
-    /// When to look, for what was heard.
+    /// When to look, because of events.
     look: Option<Instant>,
     /// How long the second file of a pair is waited for.
     pause: Duration,
-    bell: Option<Bell>,
+    fence: Option<InotifyFence>,
     complained: bool,
 }
 
 impl Watch {
-    /// Watches nothing yet. `pairs`: files come in pairs.
+    /// Watches nothing yet. `pairs`: each manifest comes with a signature.
     pub(super) fn new(pairs: bool) -> Self {
-        let (sender, told) = async_channel::unbounded();
+        let (sender, messages) = async_channel::unbounded();
         Self {
             watcher: None,
-            told,
+            messages,
             sender,
-            interest: Interest::default(),
+            watched_paths: Watched::default(),
             watched: BTreeMap::new(),
             writing: BTreeMap::new(),
             whole: BTreeSet::new(),
             gone: BTreeSet::new(),
             look: None,
-            // The other one is likely to follow.
-            pause: if pairs { SETTLE } else { Duration::ZERO },
-            bell: Bell::new(),
+            // A manifest and its signature are written one after the other.
+            pause: if pairs { EVENT_PAUSE } else { Duration::ZERO },
+            fence: InotifyFence::new(),
             complained: false,
         }
     }
 
     /// Watches the directory of the manifests, if there is one, and all that it depends on. Blocking.
-    pub(super) fn follow(&mut self, directory: Option<PathBuf>, places: Places) {
-        self.interest = Interest { directory, places };
-        let identity = |path: &Path| std::fs::metadata(path).ok().map(|m| (m.dev(), m.ino()));
-        let wanted: BTreeMap<PathBuf, (u64, u64)> = self
-            .interest
+    pub(super) fn follow(&mut self, watched: Watched) {
+        self.watched_paths = watched;
+        let wanted: BTreeMap<PathBuf, WatchedDirectory> = self
+            .watched_paths
             .directories()
             .into_iter()
-            .filter_map(|path| Some((path.to_owned(), identity(path)?)))
+            .filter_map(|path| Some((path.to_owned(), WatchedDirectory::observe(path)?)))
             .collect();
         // A path that means another directory now may have been dropped by the kernel already: begin anew.
-        if self.watched.iter().any(|(path, identity)| wanted.get(path).is_some_and(|now| now != identity)) {
+        if self.watched.iter().any(|(path, before)| wanted.get(path).is_some_and(|now| now != before)) {
             self.drop_watcher();
         }
         if let Err(error) = self.rewatch(wanted) {
@@ -108,64 +117,65 @@ impl Watch {
     pub(super) fn writers(&mut self) -> Writers {
         let mut whole = std::mem::take(&mut self.whole);
         // A writer may have begun since the wait was over. What became whole since then is for the next reading.
-        while let Ok(told) = self.told.try_recv() {
-            let hint = self.hear(told);
+        while let Ok(message) = self.messages.try_recv() {
+            let hint = self.handle(message);
             if let Some(Hint::Writing(path) | Hint::Gone(path)) = &hint {
                 whole.remove(path);
             }
         }
         let (writing, gone) = (self.writing.keys().cloned().collect(), std::mem::take(&mut self.gone));
-        Writers { writing, whole, gone, quiet: scan::QUIET }
+        Writers { writing, whole, gone, quiet: QUIET }
     }
 
-    /// Those manifests of which it turns out that somebody wrote to them, or removed them, before they were read: they may
-    /// have been read by halves, and are looked at again. Blocking.
-    pub(super) fn disturbed(&mut self, read: &[Read]) -> Vec<PathBuf> {
+    /// The manifests that were written to or removed while they were read, as events tell: they may have been read half
+    /// written, and are read again. Blocking.
+    pub(super) fn disturbed(&mut self, read: &[ReadFile]) -> Vec<PathBuf> {
         if read.is_empty() {
             return Vec::new();
         }
-        let due = Instant::now() + HEARSAY;
-        let mut heard_all = self.watcher.is_none() || !self.bell.as_ref().is_some_and(Bell::ring);
+        let due = Instant::now() + FENCE_DEADLINE;
+        let mut passed_fence =
+            self.watcher.is_none() || !self.fence.as_ref().is_some_and(InotifyFence::trigger);
         let mut disturbed = BTreeSet::new();
         loop {
-            let told = match heard_all {
-                true => self.told.try_recv().ok(),
+            let message = match passed_fence {
+                true => self.messages.try_recv().ok(),
                 false => smol::block_on(self.next(due)),
             };
-            let Some(told) = told else { break };
-            heard_all |= matches!(told, Told::Bell);
-            if let Some(Hint::Writing(path) | Hint::Gone(path)) = self.hear(told) {
+            let Some(message) = message else { break };
+            passed_fence |= matches!(message, Message::Fence);
+            if let Some(Hint::Writing(path) | Hint::Gone(path)) = self.handle(message) {
                 disturbed.insert(path);
             }
         }
-        let is_disturbed = |read: &&Read| read.files.iter().any(|file| disturbed.contains(file));
+        let is_disturbed = |read: &&ReadFile| read.files.iter().any(|file| disturbed.contains(file));
         read.iter().filter(is_disturbed).map(|read| read.path.clone()).collect()
     }
 
     /// Waits until there is a reason to look, or until the rescan is due.
     pub(super) async fn wait(&mut self, rescan: Duration) {
         let rescan = Instant::now() + rescan;
-        while let Some(told) = self.next(self.due(rescan)).await {
-            self.hear(told);
+        while let Some(message) = self.next(self.due(rescan)).await {
+            self.handle(message);
         }
         self.look = None;
-        self.writing.retain(|_, last| last.elapsed() < WRITING);
+        self.writing.retain(|_, last| last.elapsed() < OPEN_WRITER);
     }
 
-    /// Takes in what inotify told, and when to look because of it.
-    fn hear(&mut self, told: Told) -> Option<Hint> {
-        let hint = match told {
-            Told::Lost => {
+    /// Takes in a message, and when to look because of it.
+    fn handle(&mut self, message: Message) -> Option<Hint> {
+        let hint = match message {
+            Message::Lost => {
                 info!("events of the manifests were lost; reading all of them");
                 Hint::Look
             }
-            Told::Event(kind, path) => self.interest.hint(&kind, &path)?,
-            Told::Bell => return None,
+            Message::Event(kind, path) => self.watched_paths.hint(&kind, &path)?,
+            Message::Fence => return None,
         };
         let now = Instant::now();
         let look = match &hint {
             Hint::Look => Some(now + self.pause),
-            Hint::LookSoon => Some(now + SETTLE),
+            Hint::LookSoon => Some(now + EVENT_PAUSE),
             Hint::Writing(path) => {
                 self.whole.remove(path);
                 self.writing.insert(path.clone(), now);
@@ -191,15 +201,15 @@ impl Watch {
         Some(hint)
     }
 
-    /// When to look, if nothing more is heard.
+    /// When to look, if no more events come.
     fn due(&self, rescan: Instant) -> Instant {
-        // A writer that stopped without a word is not waited for.
-        let silent = self.writing.values().min().map(|oldest| *oldest + WRITING);
+        // A writer that neither writes nor closes the file is not waited for.
+        let silent = self.writing.values().min().map(|oldest| *oldest + OPEN_WRITER);
         [self.look, silent].into_iter().flatten().fold(rescan, Instant::min)
     }
 
     /// Watches these, and nothing else.
-    fn rewatch(&mut self, wanted: BTreeMap<PathBuf, (u64, u64)>) -> notify::Result<()> {
+    fn rewatch(&mut self, wanted: BTreeMap<PathBuf, WatchedDirectory>) -> notify::Result<()> {
         if wanted.is_empty() {
             self.drop_watcher();
             return Ok(());
@@ -228,38 +238,38 @@ impl Watch {
 
     fn start(&mut self) -> notify::Result<RecommendedWatcher> {
         let sender = self.sender.clone();
-        let bell = self.bell.as_ref().map(|bell| bell.path().to_owned());
-        let own_bell = bell.clone();
+        let fence = self.fence.as_ref().map(|fence| fence.path().to_owned());
+        let own_fence = fence.clone();
         let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
             // The receiver lives as long as the watch.
             match event {
                 Ok(event) if !event.need_rescan() => {
                     let close = EventKind::Access(AccessKind::Close(AccessMode::Write));
                     for path in event.paths {
-                        let told = match Some(&path) == own_bell.as_ref() {
-                            true => Told::Bell,
-                            // Reading is nobody's business, and we do it ourselves all the time.
+                        let message = match Some(&path) == own_fence.as_ref() {
+                            true => Message::Fence,
+                            // Reading changes nothing, and we read all the time.
                             false if event.kind.is_access() && event.kind != close => continue,
-                            false => Told::Event(event.kind, path),
+                            false => Message::Event(event.kind, path),
                         };
-                        let _ = sender.try_send(told);
+                        let _ = sender.try_send(message);
                     }
                 }
                 _ => {
-                    let _ = sender.try_send(Told::Lost);
+                    let _ = sender.try_send(Message::Lost);
                 }
             }
         })?;
-        if bell.is_some_and(|bell| watcher.watch(&bell, RecursiveMode::NonRecursive).is_err()) {
+        if fence.is_some_and(|fence| watcher.watch(&fence, RecursiveMode::NonRecursive).is_err()) {
             // Without it there is a little less to rely on, and no reason to watch nothing.
-            self.bell = None;
+            self.fence = None;
         }
         Ok(watcher)
     }
 
-    /// The next event; none once `due` has come and all that piled up was heard.
-    async fn next(&self, due: Instant) -> Option<Told> {
-        let next = async { self.told.recv().await.ok() };
+    /// The next message; none once `due` has come and all that are queued were handled.
+    async fn next(&self, due: Instant) -> Option<Message> {
+        let next = async { self.messages.recv().await.ok() };
         let late = async {
             Timer::at(due).await;
             None
@@ -280,7 +290,7 @@ mod tests {
         let close = EventKind::Access(AccessKind::Close(AccessMode::Write));
         let write = EventKind::Modify(ModifyKind::Data(DataChange::Any));
         let remove = EventKind::Remove(RemoveKind::File);
-        // What was heard during the wait, what was told since, then: is it written, whole, was it removed?
+        // The events during the wait, the events since, then: is it being written, whole, was it removed?
         let cases = [
             ("a writer begins", vec![], vec![write], (true, false, false)),
             ("and again", vec![close], vec![write], (true, false, false)),
@@ -290,14 +300,14 @@ mod tests {
             ("nothing", vec![close], vec![], (false, true, false)),
             ("it goes on", vec![write], vec![], (true, false, false)),
         ];
-        for (name, heard, told, expect) in cases {
+        for (name, during, since, expect) in cases {
             let mut watch = Watch::new(false);
-            watch.interest.directory = Some("/d".into());
-            for kind in heard {
-                watch.hear(Told::Event(kind, file.clone()));
+            watch.watched_paths.directory = Some("/d".into());
+            for kind in during {
+                watch.handle(Message::Event(kind, file.clone()));
             }
-            for kind in &told {
-                watch.sender.try_send(Told::Event(*kind, file.clone())).unwrap();
+            for kind in &since {
+                watch.sender.try_send(Message::Event(*kind, file.clone())).unwrap();
             }
             let writers = watch.writers();
             let found = [writers.writing, writers.whole, writers.gone].map(|files| files.contains(&file));
@@ -309,18 +319,18 @@ mod tests {
     #[test]
     fn what_was_told_during_a_reading_is_looked_at_soon() {
         let mut watch = Watch::new(true);
-        watch.interest.directory = Some("/d".into());
+        watch.watched_paths.directory = Some("/d".into());
         let rescan = Instant::now() + Duration::from_secs(3600);
         assert_eq!(watch.due(rescan), rescan);
-        let told = |kind| Told::Event(kind, "/d/a.yaml".into());
+        let message = |kind| Message::Event(kind, "/d/a.yaml".into());
         let write = EventKind::Modify(ModifyKind::Data(DataChange::Any));
-        watch.sender.try_send(told(write)).unwrap();
+        watch.sender.try_send(message(write)).unwrap();
         watch.writers();
-        assert!(watch.due(rescan) <= Instant::now() + WRITING, "a writer that stops is not waited for");
-        watch.sender.try_send(told(EventKind::Access(AccessKind::Close(AccessMode::Write)))).unwrap();
+        assert!(watch.due(rescan) <= Instant::now() + OPEN_WRITER, "a writer that stops is not waited for");
+        watch.sender.try_send(message(EventKind::Access(AccessKind::Close(AccessMode::Write)))).unwrap();
         watch.writers();
         let due = watch.due(rescan);
-        assert!(due <= Instant::now() + SETTLE, "the end of the writer");
+        assert!(due <= Instant::now() + EVENT_PAUSE, "the end of the writer");
         assert_eq!(watch.writers().whole.len(), 1);
     }
 
@@ -337,18 +347,18 @@ mod tests {
             ("removed", vec![(remove, b)], vec![b]),
             ("its signature is written", vec![(write, signature)], vec![a]),
             ("both", vec![(write, b), (write, a)], vec![a, b]),
-            ("another's business", vec![(write, "/d/c.yaml")], vec![]),
+            ("another file", vec![(write, "/d/c.yaml")], vec![]),
             ("whole before it was read", vec![(close, a)], vec![]),
         ];
-        let read = |path: &str, files: &[&str]| Read {
+        let read = |path: &str, files: &[&str]| ReadFile {
             path: path.into(),
             files: files.iter().map(PathBuf::from).collect(),
         };
-        for (name, told, expect) in cases {
+        for (name, message, expect) in cases {
             let mut watch = Watch::new(true);
-            watch.interest.directory = Some("/d".into());
-            for (kind, path) in told {
-                watch.sender.try_send(Told::Event(kind, path.into())).unwrap();
+            watch.watched_paths.directory = Some("/d".into());
+            for (kind, path) in message {
+                watch.sender.try_send(Message::Event(kind, path.into())).unwrap();
             }
             let disturbed = watch.disturbed(&[read(a, &[a, signature]), read(b, &[b])]);
             assert_eq!(disturbed, expect.into_iter().map(PathBuf::from).collect::<Vec<_>>(), "{name}");
@@ -357,13 +367,13 @@ mod tests {
 
     /// With the kernel's own events, none of which has to be waited for.
     #[test]
-    fn all_that_was_written_before_is_told_before_the_bell() {
+    fn all_that_was_written_before_is_told_before_the_fence() {
         let directory = tempfile::tempdir().unwrap();
         let real = directory.path().canonicalize().unwrap();
         let file = real.join("a.yaml");
         let mut watch = Watch::new(false);
-        watch.follow(Some(real), Places::new());
-        let read = [Read { path: "a.yaml".into(), files: vec![file.clone()] }];
+        watch.follow(Watched { directory: Some(real), ..Watched::default() });
+        let read = [ReadFile { path: "a.yaml".into(), files: vec![file.clone()] }];
         for turn in 0..100 {
             assert!(watch.disturbed(&read).is_empty(), "turn {turn}");
             std::fs::write(&file, "half").unwrap();

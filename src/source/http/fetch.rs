@@ -9,7 +9,7 @@ use super::HttpSource;
 use super::reading::{AnswerError, Contents, Validators, read};
 use crate::http::{BodyLimit, Cause, Client, HttpError, Redirects, Request, Response, Url};
 use crate::pod::decode::MAX_MANIFEST;
-use crate::source::dir::{KeyError, read_key};
+use crate::source::key::{KeyError, read_key};
 use crate::source::signature::{EXTENSION, MAX_SIGNATURE, PublicKey, SignatureError, Trusted};
 
 /// As kubelet's: the time for one request, redirects included.

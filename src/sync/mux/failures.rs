@@ -110,6 +110,7 @@ proptest! {
                     Outcome::Accepted { pod, .. } | Outcome::Unchanged { pod, .. } => (pod, verdict.source),
                     Outcome::Shadowed { pod, by } => (pod, by.source),
                     Outcome::Refused(refusal) => return Err(TestCaseError::fail(refusal.to_string())),
+                    Outcome::Skipped { reason } => return Err(TestCaseError::fail(reason.clone())),
                 };
                 // Of a source that does not count yet nothing is merged.
                 if let Some(pod) = mux.merged.get(&name) {

@@ -56,6 +56,11 @@ pub(crate) enum Outcome {
         /// What wins.
         by: Winner,
     },
+    /// Not read: it is no manifest by its name.
+    Skipped {
+        /// Why.
+        reason: String,
+    },
 }
 
 /// What holds a name that others want too.
@@ -71,7 +76,7 @@ pub(crate) struct Winner {
 
 impl Outcome {
     /// Every outcome's word.
-    pub(crate) const WORDS: [&str; 4] = ["accepted", "unchanged", "refused", "shadowed"];
+    pub(crate) const WORDS: [&str; 5] = ["accepted", "unchanged", "refused", "shadowed", "skipped"];
 
     /// The outcome in one word.
     pub(crate) fn word(&self) -> &'static str {
@@ -80,6 +85,7 @@ impl Outcome {
             Outcome::Unchanged { .. } => "unchanged",
             Outcome::Refused(_) => "refused",
             Outcome::Shadowed { .. } => "shadowed",
+            Outcome::Skipped { .. } => "skipped",
         }
     }
 
@@ -87,7 +93,7 @@ impl Outcome {
     pub(crate) fn taken(&self) -> Option<&PodName> {
         match self {
             Outcome::Accepted { pod, .. } | Outcome::Unchanged { pod, .. } => Some(pod),
-            Outcome::Refused(_) | Outcome::Shadowed { .. } => None,
+            Outcome::Refused(_) | Outcome::Shadowed { .. } | Outcome::Skipped { .. } => None,
         }
     }
 
@@ -99,7 +105,7 @@ impl Outcome {
                 warnings.iter_mut().collect()
             }
             Outcome::Refused(refusal) => refusal.findings_mut().collect(),
-            Outcome::Shadowed { .. } => Vec::new(),
+            Outcome::Shadowed { .. } | Outcome::Skipped { .. } => Vec::new(),
         };
         findings.into_iter().for_each(|finding| finding.place = None);
         outcome
@@ -109,7 +115,7 @@ impl Outcome {
     pub(crate) fn warnings(&self) -> &[Finding] {
         match self {
             Outcome::Accepted { warnings, .. } | Outcome::Unchanged { warnings, .. } => warnings,
-            Outcome::Refused(_) | Outcome::Shadowed { .. } => &[],
+            Outcome::Refused(_) | Outcome::Shadowed { .. } | Outcome::Skipped { .. } => &[],
         }
     }
 }
@@ -205,6 +211,7 @@ mod tests {
             Outcome::Unchanged { pod: pod.clone(), warnings: vec![] },
             Outcome::Refused(Finding::whole("x").into()),
             Outcome::Shadowed { pod, by },
+            Outcome::Skipped { reason: "x".into() },
         ];
         assert_eq!(outcomes.each_ref().map(Outcome::word), Outcome::WORDS);
         for outcome in outcomes {

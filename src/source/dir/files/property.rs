@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::tests::{Disk, contents, pods, restart, take};
+use super::tests::{Disk, contents, pods, restart};
 use super::*;
 
 /// What becomes of one file between two readings.
@@ -58,7 +58,7 @@ fn path(file: usize) -> PathBuf {
 }
 
 /// Lets time pass, and reads what is there then.
-fn reading(directory: &mut Directory, fates: &[Fate]) -> Reading {
+fn reading(directory: &mut Directory, fates: &[Fate]) -> DirectoryReading {
     for (file, fate) in fates.iter().enumerate() {
         match fate {
             Fate::Stays => {}
@@ -78,13 +78,13 @@ fn reading(directory: &mut Directory, fates: &[Fate]) -> Reading {
     }
     let read = |text: &Option<String>| text.as_deref().map_or(FileReading::Refused("no".into()), contents);
     let files = directory.iter().map(|(path, text)| (path.clone(), read(text))).collect();
-    Reading::Files(Found { files, ..Found::default() })
+    DirectoryReading::Files(FoundFiles { files, ..FoundFiles::default() })
 }
 
 /// The pods that run, by the file that holds them.
 fn running(files: &Files) -> BTreeMap<PathBuf, Arc<Pod>> {
-    let runs = |held: &Held| held.runs.as_ref().map(|version| version.pod.clone());
-    files.files.iter().filter_map(|(path, held)| Some((path.clone(), runs(held)?))).collect()
+    let runs = |file: &FileState| file.runs.as_ref().map(|version| version.pod.clone());
+    files.files.iter().filter_map(|(path, file)| Some((path.clone(), runs(file)?))).collect()
 }
 
 /// The pod that a file holds by itself, if it holds a valid one.
@@ -100,8 +100,8 @@ proptest! {
         for step in steps {
             let before = running(&files);
             let (readable, snapshot) = match &step {
-                Step::Read(fates) => (true, files.apply(reading(&mut directory, fates), take).1),
-                Step::Unreadable(why) => (false, files.apply(Reading::Unreadable(why.to_string()), take).1),
+                Step::Read(fates) => (true, files.apply(reading(&mut directory, fates)).1),
+                Step::Unreadable(why) => (false, files.apply(DirectoryReading::Unreadable(why.to_string())).1),
                 Step::Restart => {
                     files = restart(&mut files, &mut disk);
                     (false, None)
@@ -134,7 +134,7 @@ proptest! {
             }
             if let Some(snapshot) = snapshot {
                 prop_assert_eq!(snapshot.pods.len(), after.len());
-                let all_good = files.files.values().all(|held| held.good.is_some());
+                let all_good = files.files.values().all(|file| file.good.is_some());
                 prop_assert_eq!(snapshot.complete, readable && all_good);
             }
         }
@@ -147,7 +147,7 @@ proptest! {
         for step in steps {
             match &step {
                 Step::Read(fates) => {
-                    files.apply(reading(&mut directory, fates), take);
+                    files.apply(reading(&mut directory, fates));
                     expect.retain(|path, _| directory.contains_key(path));
                     for (path, text) in &directory {
                         if let Some((pod, version)) = text.as_deref().and_then(|text| text.split_once(' ')) {
@@ -155,7 +155,7 @@ proptest! {
                         }
                     }
                 }
-                Step::Unreadable(why) => drop(files.apply(Reading::Unreadable(why.to_string()), take)),
+                Step::Unreadable(why) => drop(files.apply(DirectoryReading::Unreadable(why.to_string()))),
                 Step::Restart => files = restart(&mut files, &mut disk),
             }
             disk.save(&mut files);

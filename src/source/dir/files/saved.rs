@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Audit, Files, Held, Newest, PodName, Taken, Version};
+use super::{Audit, FileState, Files, Newest, PodName, Signed, ValidManifest, Version};
 use crate::sync::view::Outcome;
 
 /// What all records may weigh together: a node's disk is not for manifests.
@@ -16,7 +16,7 @@ const MAX_SERIALS: usize = 4096;
 
 /// The version of a file that counts, as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::source::dir) struct Record {
+pub(in crate::source::dir) struct LastGoodRecord {
     /// The file.
     pub(in crate::source::dir) path: PathBuf,
     /// As it was written.
@@ -31,7 +31,7 @@ pub(in crate::source::dir) struct Record {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in crate::source::dir) struct Unsaved {
     /// To be put in place of what is kept of the same file.
-    pub(in crate::source::dir) write: Vec<Record>,
+    pub(in crate::source::dir) write: Vec<LastGoodRecord>,
     /// To be forgotten.
     pub(in crate::source::dir) remove: Vec<PathBuf>,
     /// The newest serials, if they changed: by pod, as `namespace/name`.
@@ -50,15 +50,24 @@ impl Unsaved {
 /// What the disk holds.
 #[derive(Debug, Default)]
 pub(super) struct Saved {
-    /// By file, the digest of what is kept of it.
-    versions: BTreeMap<PathBuf, String>,
+    /// By file, what is kept of it.
+    versions: BTreeMap<PathBuf, SavedVersion>,
     serials: BTreeMap<PodName, Newest>,
 }
 
+/// What tells two records of a file apart: its digest, and who signed it.
+type SavedVersion = (String, Option<Signed>);
+
+impl Audit {
+    fn saved_version(&self) -> SavedVersion {
+        (self.sha256.clone(), self.signed.clone())
+    }
+}
+
 impl Files {
-    /// What an earlier agent kept: each record with what it is taken for now, and the serials.
+    /// What an earlier agent kept: each record with the manifest that it holds, and the serials.
     pub(in crate::source::dir) fn restored(
-        records: Vec<(Record, Taken)>,
+        records: Vec<(LastGoodRecord, ValidManifest)>,
         serials: BTreeMap<String, Newest>,
     ) -> Self {
         let parse = |(name, newest): (String, Newest)| {
@@ -68,35 +77,35 @@ impl Files {
         let serials: BTreeMap<_, _> = serials.into_iter().filter_map(parse).collect();
         let mut files = Self { serials: serials.clone(), ..Self::default() };
         files.saved.serials = serials;
-        for (record, taken) in records {
-            let warnings = taken.decoded.warnings;
-            let judged = Outcome::Accepted { pod: taken.decoded.pod.name.clone(), warnings };
-            files.saved.versions.insert(record.path.clone(), record.audit.sha256.clone());
-            let (pod, size) = (Arc::new(taken.decoded.pod), record.text.len());
+        for (record, manifest) in records {
+            let warnings = manifest.decoded.warnings;
+            let judged = Outcome::Accepted { pod: manifest.decoded.pod.name.clone(), warnings };
+            files.saved.versions.insert(record.path.clone(), record.audit.saved_version());
+            let (pod, size) = (Arc::new(manifest.decoded.pod), record.text.len());
             let version = Version { pod, audit: record.audit, size, text: None };
             let (good, runs) = (Some(version.clone()), Some(version));
-            let held = Held { good, runs, judged, said: None, is_read: false, since: record.since };
-            files.files.insert(record.path, held);
+            let file = FileState { good, runs, judged, logged: None, is_read: false, since: record.since };
+            files.files.insert(record.path, file);
         }
-        files.settle();
+        files.assign_names();
         files
     }
 
-    /// What the disk does not hold yet, or holds in vain.
+    /// What the disk does not hold yet, or need not hold any more.
     pub(in crate::source::dir) fn unsaved(&self) -> Unsaved {
         let mut unsaved = Unsaved::default();
         let (kept, left_out) = self.to_keep();
         unsaved.left_out = left_out;
-        for (path, (held, version)) in &kept {
-            if self.saved.versions.get(*path) != Some(&version.audit.sha256)
+        for (path, (file, version)) in &kept {
+            if self.saved.versions.get(*path) != Some(&version.audit.saved_version())
                 && let Some(text) = &version.text
             {
                 let (path, audit) = (path.to_path_buf(), version.audit.clone());
-                unsaved.write.push(Record { path, text: text.to_string(), audit, since: held.since });
+                unsaved.write.push(LastGoodRecord { path, text: text.to_string(), audit, since: file.since });
             }
         }
-        let in_vain = self.saved.versions.keys().filter(|path| !kept.contains_key(path.as_path()));
-        unsaved.remove = in_vain.cloned().collect();
+        let obsolete = self.saved.versions.keys().filter(|path| !kept.contains_key(path.as_path()));
+        unsaved.remove = obsolete.cloned().collect();
         if self.serials != self.saved.serials {
             let serials = self.serials.iter().map(|(name, newest)| (name.to_string(), newest.clone()));
             unsaved.serials = Some(serials.collect());
@@ -109,12 +118,12 @@ impl Files {
         for path in &written.remove {
             self.saved.versions.remove(path);
         }
-        for Record { path, audit, .. } in &written.write {
-            self.saved.versions.insert(path.clone(), audit.sha256.clone());
-            let Some(held) = self.files.get_mut(path) else { continue };
+        for LastGoodRecord { path, audit, .. } in &written.write {
+            self.saved.versions.insert(path.clone(), audit.saved_version());
+            let Some(file) = self.files.get_mut(path) else { continue };
             // What there was no room for keeps its text: there may be room later.
-            for version in [&mut held.runs, &mut held.good].into_iter().flatten() {
-                if version.audit.sha256 == audit.sha256 {
+            for version in [&mut file.runs, &mut file.good].into_iter().flatten() {
+                if version.audit.saved_version() == audit.saved_version() {
                     version.text = None;
                 }
             }
@@ -129,7 +138,7 @@ impl Files {
         let mut excess = self.serials.len().saturating_sub(MAX_SERIALS);
         let claims = &self.claims;
         self.serials.retain(|name, _| {
-            let forget = excess > 0 && claims.name(name).is_none();
+            let forget = excess > 0 && !claims.has_name(name);
             excess -= usize::from(forget);
             !forget
         });
@@ -137,17 +146,18 @@ impl Files {
 
     /// The versions that count, as far as there is room, and the files that there is no room for. What is on disk
     /// already stays there: its text is known no more.
-    fn to_keep(&self) -> (BTreeMap<&Path, (&Held, &Version)>, Vec<PathBuf>) {
+    fn to_keep(&self) -> (BTreeMap<&Path, (&FileState, &Version)>, Vec<PathBuf>) {
         let (mut kept, mut left_out, mut room) = (BTreeMap::new(), Vec::new(), MAX_KEPT);
-        let counts = self.files.iter().filter_map(|(path, held)| Some((path, held, held.runs.as_ref()?)));
-        let (on_disk, new): (Vec<_>, Vec<_>) = counts
-            .partition(|(path, _, version)| self.saved.versions.get(*path) == Some(&version.audit.sha256));
-        for (path, held, version) in on_disk.into_iter().chain(new) {
+        let counts = self.files.iter().filter_map(|(path, file)| Some((path, file, file.runs.as_ref()?)));
+        let (on_disk, new): (Vec<_>, Vec<_>) = counts.partition(|(path, _, version)| {
+            self.saved.versions.get(*path) == Some(&version.audit.saved_version())
+        });
+        for (path, file, version) in on_disk.into_iter().chain(new) {
             // A path that is no text has no place in a record.
             match room.checked_sub(version.size).filter(|_| path.to_str().is_some()) {
                 Some(rest) => {
                     room = rest;
-                    kept.insert(path.as_path(), (held, version));
+                    kept.insert(path.as_path(), (file, version));
                 }
                 None => left_out.push(path.clone()),
             }

@@ -1,13 +1,14 @@
 //! Tables of readings and what follows from them.
 
 mod missing;
+mod signed;
 
 use super::*;
 use crate::pod::PodUid;
 use crate::pod::testing::pod;
 
 /// A manifest is `NAME VERSION`; `!` is a bad one; what follows `#` is a comment. `NAME VERSION SERIAL` is signed.
-pub(super) fn take_text(text: &str) -> Result<Taken, Refusal> {
+pub(super) fn check_text(text: &str) -> Result<ValidManifest, Refusal> {
     let words: Vec<&str> = text.split('#').next().unwrap().split_whitespace().collect();
     let (name, hash, serial) = match *words.as_slice() {
         [name, hash] => (name, hash, None),
@@ -17,30 +18,27 @@ pub(super) fn take_text(text: &str) -> Result<Taken, Refusal> {
     let uid = if hash == "same" { hash.to_owned() } else { format!("{name}-{hash}") };
     let decoded = Decoded { pod: Pod { uid: PodUid(uid), ..pod(name, hash) }, warnings: vec![] };
     let signed = serial.map(|serial| Signed { key: "key".into(), serial: serial.parse().ok() });
-    Ok(Taken { decoded, signed })
-}
-
-pub(super) fn take(_: &Path, contents: &Contents) -> Result<Taken, Refusal> {
-    take_text(std::str::from_utf8(&contents.bytes).unwrap())
+    Ok(ValidManifest { decoded, signed })
 }
 
 pub(super) fn contents(text: &str) -> FileReading {
     let since = if text.ends_with("old") { (0, 0) } else { (1, 0) };
     let bytes = text.as_bytes().to_vec();
-    FileReading::Contents(Contents { bytes, signature: None, owner: 0, mode: 0o644, since })
+    let contents = Contents { bytes, signature: None, owner: 0, mode: 0o644, since };
+    FileReading::Read(contents, check_text(text).map(Box::new))
 }
 
 /// What the next agent begins with, if everything was written; with the records on its disk.
 pub(super) fn restart(files: &mut Files, disk: &mut Disk) -> Files {
     disk.save(files);
-    let records = disk.records.values().map(|record| (record.clone(), take_text(&record.text).unwrap()));
+    let records = disk.records.values().map(|record| (record.clone(), check_text(&record.text).unwrap()));
     Files::restored(records.collect(), disk.serials.clone())
 }
 
 /// A disk that keeps what it is told to.
 #[derive(Debug, Default)]
 pub(super) struct Disk {
-    pub(super) records: BTreeMap<PathBuf, Record>,
+    pub(super) records: BTreeMap<PathBuf, LastGoodRecord>,
     serials: BTreeMap<String, Newest>,
 }
 
@@ -57,10 +55,11 @@ impl Disk {
     }
 }
 
-pub(super) fn reading(files: &[(&str, Option<&str>)]) -> Reading {
-    let each =
-        files.iter().map(|(name, text)| (PathBuf::from(name), text.map_or(FileReading::Unchanged, contents)));
-    Reading::Files(Found { files: each.collect(), ..Found::default() })
+pub(super) fn reading(files: &[(&str, Option<&str>)]) -> DirectoryReading {
+    let each = files
+        .iter()
+        .map(|(name, text)| (PathBuf::from(name), text.map_or(FileReading::Unfinished, contents)));
+    DirectoryReading::Files(FoundFiles { files: each.collect(), ..FoundFiles::default() })
 }
 
 pub(super) fn pods(snapshot: &Snapshot) -> String {
@@ -70,7 +69,7 @@ pub(super) fn pods(snapshot: &Snapshot) -> String {
 }
 
 /// What is read, the pods that follow (none: no snapshot), and whether all is accounted for.
-type Step<'a> = (&'a str, Reading, Option<(&'a str, bool)>);
+type Step<'a> = (&'a str, DirectoryReading, Option<(&'a str, bool)>);
 
 fn run(steps: Vec<Step<'_>>) {
     run_on(Files::default(), steps);
@@ -78,7 +77,7 @@ fn run(steps: Vec<Step<'_>>) {
 
 fn run_on(mut files: Files, steps: Vec<Step<'_>>) {
     for (name, reading, expect) in steps {
-        let (_, snapshot) = files.apply(reading, take);
+        let (_, snapshot) = files.apply(reading);
         let found = snapshot.as_ref().map(|s| (pods(s), s.complete));
         assert_eq!(found.as_ref().map(|(pods, complete)| (pods.as_str(), *complete)), expect, "{name}");
     }
@@ -93,8 +92,8 @@ fn desired_state_shrinks_only_on_evidence() {
         ("touched", reading(&[("a", Some("a 1")), ("b", None)]), None),
         ("broken: the last good stays", reading(&[("a", Some("!")), ("b", None)]), Some(("a@1 b@1", true))),
         ("still broken", reading(&[("a", Some("!")), ("b", None)]), None),
-        ("unmounted", Reading::Unreadable("gone".into()), Some(("a@1 b@1", false))),
-        ("still", Reading::Unreadable("gone".into()), None),
+        ("unmounted", DirectoryReading::Unreadable("gone".into()), Some(("a@1 b@1", false))),
+        ("still", DirectoryReading::Unreadable("gone".into()), None),
         ("back", reading(&[("a", None), ("b", None)]), Some(("a@1 b@1", true))),
         ("mended", reading(&[("a", Some("a 2")), ("b", None)]), Some(("a@2 b@1", true))),
         ("removed", reading(&[("b", None)]), Some(("b@1", true))),
@@ -106,9 +105,9 @@ fn desired_state_shrinks_only_on_evidence() {
     run(vec![
         ("still being written when the agent starts", reading(&[("a", None)]), Some(("", false))),
         ("still", reading(&[("a", None)]), None),
-        ("and gone without a word", reading(&[]), Some(("", true))),
+        ("and gone before it was read", reading(&[]), Some(("", true))),
     ]);
-    run(vec![("missing from the start", Reading::Unreadable("gone".into()), Some(("", false)))]);
+    run(vec![("missing from the start", DirectoryReading::Unreadable("gone".into()), Some(("", false)))]);
 }
 
 #[test]
@@ -143,10 +142,10 @@ fn the_incumbent_stays() {
         Some(("p@same", true)),
     )]);
     let mut files = Files::default();
-    let (changes, _) = files.apply(reading(&[("a", Some("p 1")), ("b", Some("p 2"))]), take);
-    assert!(changes.iter().any(|change| matches!(
+    let (notices, _) = files.apply(reading(&[("a", Some("p 1")), ("b", Some("p 2"))]));
+    assert!(notices.iter().any(|change| matches!(
         change,
-        Change::Verdict { path, outcome: Outcome::Refused(refusal), taken: None }
+        Notice::Verdict { path, outcome: Outcome::Refused(refusal), audit: None }
             if path == Path::new("b")
                 && refusal.to_string() == "metadata.name: pod default/p is already defined by a"
     )));
@@ -155,7 +154,7 @@ fn the_incumbent_stays() {
 #[test]
 fn each_verdict_is_said_once_and_each_edit_again() {
     let mut files = Files::default();
-    let mut said = |reading| files.apply(reading, take).0.len();
+    let mut said = |reading| files.apply(reading).0.len();
     assert_eq!(said(reading(&[("a", Some("a 1"))])), 1);
     assert_eq!(said(reading(&[("a", Some("a 1"))])), 0);
     assert_eq!(said(reading(&[("a", Some("a 2"))])), 1);
@@ -168,12 +167,12 @@ fn each_verdict_is_said_once_and_each_edit_again() {
 #[test]
 fn nothing_is_said_of_a_kept_version_before_its_file_is_read() {
     let (mut files, mut disk) = (Files::default(), Disk::default());
-    files.apply(reading(&[("a", Some("a 1"))]), take);
+    files.apply(reading(&[("a", Some("a 1"))]));
     let mut files = restart(&mut files, &mut disk);
     // Somebody is writing it, or was a moment ago.
-    let (changes, snapshot) = files.apply(reading(&[("a", None)]), take);
-    assert_eq!((changes.as_slice(), snapshot.map(|snapshot| snapshot.pods.len())), (&[][..], Some(1)));
-    assert_eq!(files.apply(reading(&[("a", Some("!"))]), take).0.len(), 1);
+    let (notices, snapshot) = files.apply(reading(&[("a", None)]));
+    assert_eq!((notices.as_slice(), snapshot.map(|snapshot| snapshot.pods.len())), (&[][..], Some(1)));
+    assert_eq!(files.apply(reading(&[("a", Some("!"))])).0.len(), 1);
 }
 
 /// The verdict on a file, as the last snapshot gives it.
@@ -181,7 +180,7 @@ fn verdict(files: &Files, path: &str) -> String {
     match files.outcome(Path::new(path)).unwrap() {
         Outcome::Accepted { pod, .. } => format!("accepted {}", pod.name),
         Outcome::Refused(refusal) => format!("refused {refusal}"),
-        Outcome::Unchanged { .. } | Outcome::Shadowed { .. } => unreachable!(),
+        Outcome::Unchanged { .. } | Outcome::Shadowed { .. } | Outcome::Skipped { .. } => unreachable!(),
     }
 }
 
@@ -189,15 +188,15 @@ fn verdict(files: &Files, path: &str) -> String {
 fn a_new_agent_knows_what_the_last_one_wanted() {
     let (mut files, mut disk) = (Files::default(), Disk::default());
     let both = reading(&[("a", Some("p 1")), ("b", Some("q 1"))]);
-    files.apply(both, take);
+    files.apply(both);
     let mut files = restart(&mut files, &mut disk);
-    let (changes, snapshot) = files.apply(Reading::Unreadable("gone".into()), take);
+    let (notices, snapshot) = files.apply(DirectoryReading::Unreadable("gone".into()));
     let snapshot = snapshot.unwrap();
     assert_eq!((pods(&snapshot).as_str(), snapshot.complete), ("p@1 q@1", false), "missing is not empty");
-    assert_eq!(changes, [Change::Unreadable("gone".into())]);
+    assert_eq!(notices, [Notice::Unreadable("gone".into())]);
 
     let mut files = restart(&mut files, &mut disk);
-    let (_, snapshot) = files.apply(reading(&[("a", Some("!")), ("b", Some("q 1"))]), take);
+    let (_, snapshot) = files.apply(reading(&[("a", Some("!")), ("b", Some("q 1"))]));
     let snapshot = snapshot.unwrap();
     assert_eq!(
         (pods(&snapshot).as_str(), snapshot.complete),
@@ -207,7 +206,7 @@ fn a_new_agent_knows_what_the_last_one_wanted() {
     assert_eq!(verdict(&files, "a"), "refused spec: bad; the last good version runs on");
 
     let mut files = restart(&mut files, &mut disk);
-    let (_, snapshot) = files.apply(reading(&[("b", Some("q 2"))]), take);
+    let (_, snapshot) = files.apply(reading(&[("b", Some("q 2"))]));
     assert_eq!(pods(&snapshot.unwrap()), "q@2", "removed and edited while nobody looked");
     restart(&mut files, &mut disk);
     assert_eq!(disk.records.keys().collect::<Vec<_>>(), [Path::new("b")], "what is gone is not kept");
@@ -216,10 +215,10 @@ fn a_new_agent_knows_what_the_last_one_wanted() {
 #[test]
 fn incumbents_stay_over_a_restart() {
     let (mut files, mut disk) = (Files::default(), Disk::default());
-    files.apply(reading(&[("b", Some("p 1")), ("c", Some("q 1"))]), take);
+    files.apply(reading(&[("b", Some("p 1")), ("c", Some("q 1"))]));
     let clash = || reading(&[("a", Some("p old")), ("b", Some("p 1")), ("c", Some("p 3"))]);
     for _ in 0..2 {
-        let (_, snapshot) = files.apply(clash(), take);
+        let (_, snapshot) = files.apply(clash());
         if let Some(snapshot) = snapshot {
             assert_eq!(pods(&snapshot), "p@1 q@1");
         }
@@ -234,8 +233,8 @@ fn incumbents_stay_over_a_restart() {
 #[test]
 fn only_what_changed_is_written() {
     let (mut files, mut disk) = (Files::default(), Disk::default());
-    let mut step = |reading: Reading| {
-        files.apply(reading, take);
+    let mut step = |reading: DirectoryReading| {
+        files.apply(reading);
         let unsaved = disk.save(&mut files);
         (unsaved.write.len(), unsaved.remove.len())
     };
@@ -246,7 +245,7 @@ fn only_what_changed_is_written() {
         ("edited", reading(&[("a", Some("a 2")), ("b", None)]), (1, 0)),
         ("a comment", reading(&[("a", Some("a 2 # why")), ("b", None)]), (1, 0)),
         ("broken", reading(&[("a", Some("!")), ("b", None)]), (0, 0)),
-        ("unreadable", Reading::Unreadable("gone".into()), (0, 0)),
+        ("unreadable", DirectoryReading::Unreadable("gone".into()), (0, 0)),
         ("mended", reading(&[("a", Some("a 2 # why")), ("b", None)]), (0, 0)),
         ("a clash", reading(&[("a", None), ("b", None), ("c", Some("a 3"))]), (0, 0)),
         ("the incumbent goes", reading(&[("b", None), ("c", None)]), (1, 1)),
@@ -260,9 +259,9 @@ fn only_what_changed_is_written() {
 #[test]
 fn what_could_not_be_written_is_offered_again() {
     let mut files = Files::default();
-    files.apply(reading(&[("a", Some("a 1"))]), take);
+    files.apply(reading(&[("a", Some("a 1"))]));
     assert_eq!(files.unsaved(), files.unsaved());
-    files.apply(reading(&[("a", None)]), take);
+    files.apply(reading(&[("a", None)]));
     assert_eq!(files.unsaved().write[0].text, "a 1");
     files.mark_saved(&files.unsaved());
     assert!(files.unsaved().is_empty());
@@ -271,14 +270,14 @@ fn what_could_not_be_written_is_offered_again() {
 #[test]
 fn the_disk_is_not_filled() {
     let (mut files, mut disk) = (Files::default(), Disk::default());
-    files.apply(reading(&[("a", Some("a 1")), ("b", Some("b 1")), ("c", Some("c 1"))]), take);
-    for held in files.files.values_mut() {
-        held.runs.as_mut().unwrap().size = 30 << 20;
+    files.apply(reading(&[("a", Some("a 1")), ("b", Some("b 1")), ("c", Some("c 1"))]));
+    for file in files.files.values_mut() {
+        file.runs.as_mut().unwrap().size = 30 << 20;
     }
     let unsaved = disk.save(&mut files);
     assert_eq!((unsaved.write.len(), unsaved.left_out), (2, vec![PathBuf::from("c")]));
     assert!(files.unsaved().is_empty());
-    files.apply(reading(&[("a", Some("a 2")), ("b", None), ("c", Some("c 2"))]), take);
+    files.apply(reading(&[("a", Some("a 2")), ("b", None), ("c", Some("c 2"))]));
     let unsaved = disk.save(&mut files);
     assert_eq!((unsaved.write.len(), unsaved.left_out.len()), (2, 0));
 }
@@ -287,12 +286,12 @@ fn the_disk_is_not_filled() {
 fn what_was_left_out_is_written_when_there_is_room() {
     let (mut files, mut disk) = (Files::default(), Disk::default());
     let make_large = |files: &mut Files| {
-        for held in files.files.values_mut() {
-            held.runs.as_mut().unwrap().size = 30 << 20;
+        for file in files.files.values_mut() {
+            file.runs.as_mut().unwrap().size = 30 << 20;
         }
     };
     let mut step = |now: &[(&str, Option<&str>)], large: bool| {
-        files.apply(reading(now), take);
+        files.apply(reading(now));
         if large {
             make_large(&mut files);
         }
@@ -308,62 +307,47 @@ fn what_was_left_out_is_written_when_there_is_room() {
 }
 
 #[test]
-fn a_signed_pod_never_goes_back() {
-    let (mut files, mut disk) = (Files::default(), Disk::default());
-    let steps = [
-        ("signed", "a", "p 1 5", "accepted p"),
-        ("again", "a", "p 1 5", "accepted p"),
-        ("newer", "a", "p 2 7", "accepted p"),
-        ("older", "a", "p 1 5", "refused replayed: serial 5 is older than 7, which was taken before"),
-        (
-            "older, elsewhere",
-            "b",
-            "p 1 5",
-            "refused replayed: serial 5 is older than 7, which was taken before",
-        ),
-        ("other contents", "a", "p 3 7", "refused serial 7 was taken before with other contents"),
-        ("none", "a", "p 3 none", "refused no serial in the trusted comment, but 7 was taken before"),
-        ("another pod", "a", "q 1 1", "accepted q"),
-        ("newer", "a", "p 3 8", "accepted p"),
-    ];
-    for (name, path, text, expect) in steps {
-        files.apply(reading(&[(path, Some(text))]), take);
-        assert!(verdict(&files, path).starts_with(expect), "{name}: {}", verdict(&files, path));
-        files = restart(&mut files, &mut disk);
-    }
-    files.apply(reading(&[]), take);
-    let mut files = restart(&mut files, &mut disk);
-    files.apply(reading(&[("a", Some("p 2 7"))]), take);
-    assert!(verdict(&files, "a").contains("replayed"), "not even after it was removed");
-}
-
-#[test]
-fn a_newcomer_that_does_not_run_raises_no_serial() {
-    let mut files = Files::default();
-    files.apply(reading(&[("a", Some("p 1 5"))]), take);
-    files.apply(reading(&[("a", None), ("b", Some("p 2 9"))]), take);
-    files.apply(reading(&[("a", Some("p 1 5")), ("b", None)]), take);
-    assert_eq!(verdict(&files, "a"), "accepted p");
-}
-
-#[test]
-fn accepted_changes_are_audited_and_directories_are_named_once() {
+fn accepted_versions_are_audited_and_skipped_files_are_named_once() {
     let mut files = Files::default();
     let mut said = |text: &str| {
-        let Reading::Files(mut found) = reading(&[("a", Some(text))]) else { unreachable!() };
-        found.subdirectories.insert("sub".into());
-        files.apply(Reading::Files(found), take).0
+        let DirectoryReading::Files(mut found) = reading(&[("a", Some(text))]) else { unreachable!() };
+        found.skipped.insert("sub".into(), "why");
+        found.skipped_unnamed = 5;
+        files.apply(DirectoryReading::Files(found)).0
     };
-    let changes = said("p 1 5");
-    assert_eq!(changes[0], Change::NotFollowed("sub".into()));
-    let Change::Verdict { taken: Some(audit), .. } = &changes[1] else { panic!("{changes:?}") };
+    let notices = said("p 1 5");
+    assert_eq!(notices[0], Notice::Skipped("sub".into(), "why"));
+    assert_eq!(notices[1], Notice::SkippedUnnamed(5));
+    let Notice::Verdict { audit: Some(audit), .. } = &notices[2] else { panic!("{notices:?}") };
     assert_eq!(audit.sha256, digest(b"p 1 5"));
     assert_eq!((audit.owner, audit.mode), (0, 0o644));
     assert_eq!(audit.signed, Some(Signed { key: "key".into(), serial: Some(5) }));
     assert_eq!(said("p 1 5"), []);
     assert!(matches!(
         said("p 1 5 # changed").as_slice(),
-        [Change::Verdict { outcome: Outcome::Refused(_), .. }]
+        [Notice::Verdict { outcome: Outcome::Refused(_), .. }]
     ));
-    assert!(matches!(said("p 2 6").as_slice(), [Change::Verdict { taken: Some(_), .. }]));
+    assert!(matches!(said("p 2 6").as_slice(), [Notice::Verdict { audit: Some(_), .. }]));
+}
+
+#[test]
+fn only_valid_manifests_speak_for_their_directory() {
+    let mut files = Files::default();
+    files.apply(reading(&[("a", Some("a 1")), ("b", Some("b 1")), ("c", Some("!"))]));
+    assert_eq!(files.running(), 2);
+    let read = |text| contents(text);
+    let cases = [
+        ("nothing", vec![], 0),
+        ("a stray file", vec![("leftover", read("!"))], 0),
+        ("a stray file by the name of a manifest", vec![("a", read("!"))], 0),
+        ("one that cannot be read", vec![("a", FileReading::Refused("no".into()))], 0),
+        ("one that is being written", vec![("a", FileReading::Unfinished)], 0),
+        ("the same files as before", vec![("a", FileReading::Unchanged), ("c", FileReading::Unchanged)], 1),
+        ("another pod", vec![("d", read("d 1")), ("leftover", read("!"))], 1),
+    ];
+    for (name, found, expect) in cases {
+        let found = found.into_iter().map(|(path, reading)| (PathBuf::from(path), reading)).collect();
+        let found = FoundFiles { files: found, ..FoundFiles::default() };
+        assert_eq!(files.count_valid(&found), expect, "{name}");
+    }
 }

@@ -1,17 +1,17 @@
-//! What events in the watched directories say.
+//! What events in the watched directories mean. Pure.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind, RenameMode};
 
-use crate::source::dir::places::{Meaning, Places};
 use crate::source::dir::scan;
+use crate::source::dir::watched_names::{NameEffect, Watched};
 
 /// How many directories are watched at most; links into more of them are left to the rescan.
 const MAX_WATCHED: usize = 64;
 
-/// What an event says.
+/// What follows from an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Hint {
     /// Look at once.
@@ -28,19 +28,11 @@ pub(super) enum Hint {
     Moved,
 }
 
-/// What is of interest in the directories that are watched.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Interest {
-    /// The directory of the manifests, by its real path.
-    pub(super) directory: Option<PathBuf>,
-    pub(super) places: Places,
-}
-
-impl Interest {
-    /// What an event says; `None` if it is nobody's business.
+impl Watched {
+    /// What follows from an event; `None` if nothing does.
     pub(super) fn hint(&self, kind: &EventKind, path: &Path) -> Option<Hint> {
         let is_watched =
-            |path: &Path| self.directory.as_deref() == Some(path) || self.places.contains_key(path);
+            |path: &Path| self.directory.as_deref() == Some(path) || self.names.contains_key(path);
         if is_watched(path) {
             match kind {
                 EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_)) => return Some(Hint::Moved),
@@ -50,14 +42,14 @@ impl Interest {
             }
         }
         let (directory, name) = (path.parent()?, path.file_name()?);
-        let meaning = self.places.get(directory).and_then(|names| names.get(name));
-        if meaning == Some(&Meaning::Way) && !matches!(kind, EventKind::Access(_)) {
+        let effect = self.names.get(directory).and_then(|names| names.get(name));
+        if effect == Some(&NameEffect::NewTarget) && !matches!(kind, EventKind::Access(_)) {
             return Some(Hint::Moved);
         }
         let name = name.to_string_lossy();
         // `..data` and its like: links of manifests lead through them.
         let of_interest = scan::is_name_of_interest(&name) || name.starts_with("..");
-        if meaning.is_none() && !(self.directory.as_deref() == Some(directory) && of_interest) {
+        if effect.is_none() && !(self.directory.as_deref() == Some(directory) && of_interest) {
             return None;
         }
         match kind {
@@ -76,8 +68,8 @@ impl Interest {
 
     /// The directories to watch.
     pub(super) fn directories(&self) -> BTreeSet<&Path> {
-        let places = self.places.keys().map(PathBuf::as_path);
-        self.directory.as_deref().into_iter().chain(places).take(MAX_WATCHED).collect()
+        let others = self.names.keys().map(PathBuf::as_path);
+        self.directory.as_deref().into_iter().chain(others).take(MAX_WATCHED).collect()
     }
 }
 
@@ -88,6 +80,7 @@ mod tests {
     use notify::event::{CreateKind, DataChange, MetadataKind, RemoveKind};
 
     use super::*;
+    use crate::source::dir::watched_names::WatchedNames;
 
     #[test]
     fn what_events_say() {
@@ -125,16 +118,16 @@ mod tests {
             (metadata, "/t", None),
             (EventKind::Remove(RemoveKind::Folder), "/t", Some(Hint::Moved)),
         ];
-        let names = |name: &str, meaning| BTreeMap::from([(name.into(), meaning)]);
-        let interest = Interest {
+        let names = |name: &str, effect| BTreeMap::from([(name.into(), effect)]);
+        let watched = Watched {
             directory: Some("/d".into()),
-            places: Places::from([
-                ("/etc".into(), names("link", Meaning::Way)),
-                ("/t".into(), names("target", Meaning::Contents)),
+            names: WatchedNames::from([
+                ("/etc".into(), names("link", NameEffect::NewTarget)),
+                ("/t".into(), names("target", NameEffect::NewContents)),
             ]),
         };
         for (kind, path, expect) in cases {
-            assert_eq!(interest.hint(&kind, Path::new(path)), expect, "{kind:?} {path}");
+            assert_eq!(watched.hint(&kind, Path::new(path)), expect, "{kind:?} {path}");
         }
     }
 }

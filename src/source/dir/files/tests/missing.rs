@@ -6,10 +6,10 @@ use super::*;
 fn a_file_that_is_missing_for_a_moment_keeps_its_pod() {
     let mut files = Files::default();
     let mut step = |there: &[(&str, Option<&str>)], missing: &[&str]| {
-        let Reading::Files(found) = reading(there) else { unreachable!() };
+        let DirectoryReading::Files(found) = reading(there) else { unreachable!() };
         let missing = missing.iter().map(PathBuf::from).collect();
-        let (changes, _) = files.apply(Reading::Files(Found { missing, ..found }), take);
-        (pods(&files.snapshot(true)), changes.len())
+        let (notices, _) = files.apply(DirectoryReading::Files(FoundFiles { missing, ..found }));
+        (pods(&files.snapshot(true)), notices.len())
     };
     let cases = [
         ("two", vec![("a", Some("p 1")), ("b", Some("q 1"))], vec![], ("p@1 q@1", 2)),
@@ -30,11 +30,11 @@ fn a_file_that_is_missing_for_a_moment_keeps_its_pod() {
 fn a_new_agent_begins_nothing_whose_file_is_missing() {
     let away = |missing: &[&str]| {
         let missing = missing.iter().map(PathBuf::from).collect();
-        let Reading::Files(found) = reading(&[("b", Some("q 1"))]) else { unreachable!() };
-        Reading::Files(Found { missing, ..found })
+        let DirectoryReading::Files(found) = reading(&[("b", Some("q 1"))]) else { unreachable!() };
+        DirectoryReading::Files(FoundFiles { missing, ..found })
     };
     let back = || reading(&[("a", Some("p 1")), ("b", None)]);
-    let gone = || Reading::Unreadable("gone".into());
+    let gone = || DirectoryReading::Unreadable("gone".into());
     let runs: [Vec<Step<'_>>; 3] = [
         vec![
             ("missing: not begun, and not ended", away(&["a"]), Some(("q@1", false))),
@@ -53,7 +53,7 @@ fn a_new_agent_begins_nothing_whose_file_is_missing() {
     ];
     for steps in runs {
         let (mut files, mut disk) = (Files::default(), Disk::default());
-        files.apply(reading(&[("a", Some("p 1")), ("b", Some("q 1"))]), take);
+        files.apply(reading(&[("a", Some("p 1")), ("b", Some("q 1"))]));
         run_on(restart(&mut files, &mut disk), steps);
     }
 }

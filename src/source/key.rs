@@ -1,23 +1,17 @@
-//! The public key of signed manifests: read again each time, so that a new one counts without a restart.
+//! Reads the public key that manifests must be signed with: a short file that only root can have written.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tracing::{info, warn};
-
-use super::access::Role;
-use super::files::Signed;
-use super::scan::{Contents, Rules, read_regular, trust};
-use crate::pod::finding::Finding;
-use crate::source::signature::{EXTENSION, PublicKey, SignatureError};
-use crate::text::chain;
+use super::signature::{PublicKey, SignatureError};
+use super::trust::{Role, WalkError, check, locate};
 
 /// A longer file is not a key.
 const MAX_KEY: usize = 4 << 10;
 
 /// Why there is no key.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::source) enum KeyError {
+pub(super) enum KeyError {
     /// It cannot be read.
     #[error("cannot read the public key {}", path.display())]
     Read {
@@ -27,7 +21,7 @@ pub(in crate::source) enum KeyError {
         source: io::Error,
     },
     /// Others than root could have written it.
-    #[error("the public key {reason}")]
+    #[error("the public key cannot be trusted: {reason}")]
     Distrusted {
         /// The file, its mode and its owner.
         reason: String,
@@ -48,63 +42,20 @@ pub(in crate::source) enum KeyError {
     },
 }
 
-/// The key file, and what it held when it was last read.
-pub(super) struct Key {
-    path: PathBuf,
-    /// Why there is none.
-    key: Result<PublicKey, String>,
-}
-
-impl Key {
-    /// The key at a path, which is not read yet.
-    pub(super) fn at(path: PathBuf) -> Self {
-        Self { path, key: Err("the public key was not read yet".into()) }
-    }
-
-    /// Where it lies.
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Reads it; true if it is another one. Blocking.
-    pub(super) fn reread(&mut self, rules: Rules) -> bool {
-        let key = read_key(&self.path, rules.own_uid).map_err(|error| chain(&error));
-        if key == self.key {
-            return false;
-        }
-        match &key {
-            Ok(key) => info!(path = %self.path.display(), %key, "manifests must be signed with this key"),
-            Err(reason) => warn!(reason, "no signature can be checked; what runs stays as it is"),
-        }
-        self.key = key;
-        true
-    }
-
-    /// The signature of a manifest.
-    ///
-    /// # Errors
-    /// When it has none, or one that proves nothing.
-    pub(super) fn check(&self, contents: &Contents) -> Result<Signed, Finding> {
-        let key = self.key.as_ref().map_err(|reason| Finding::whole(format!("not checked: {reason}")))?;
-        let Some(signature) = &contents.signature else {
-            return Err(Finding::whole(format!("not signed: there is no .{EXTENSION} file beside it")));
-        };
-        let trusted = key.verify(&contents.bytes, signature);
-        let trusted = trusted.map_err(|error| Finding::whole(error.to_string()))?;
-        Ok(Signed { key: key.to_string(), serial: trusted.serial })
-    }
-}
-
-/// Reads a key that only root, or `own_uid`, can have written; anybody's if that is none. Blocking, but never for long.
+/// Reads a key that only root, or `own_uid`, can have written; anybody's if that is none. Blocking.
 ///
 /// # Errors
 /// When it cannot be read, cannot be trusted, or is none.
-pub(in crate::source) fn read_key(path: &Path, own_uid: Option<u32>) -> Result<PublicKey, KeyError> {
+pub(super) fn read_key(path: &Path, own_uid: Option<u32>) -> Result<PublicKey, KeyError> {
     let at = || path.to_owned();
-    let (bytes, metadata) =
-        read_regular(path, MAX_KEY).map_err(|source| KeyError::Read { path: at(), source })?;
-    let rules = Rules { own_uid, signatures: false };
-    trust(path, Role::File, &metadata, rules).map_err(|reason| KeyError::Distrusted { reason })?;
+    let read_error = |source| KeyError::Read { path: at(), source };
+    let file = locate(path, own_uid).map_err(|error| match error {
+        WalkError::Absent => read_error(rustix::io::Errno::NOENT.into()),
+        WalkError::Io(source) => read_error(source),
+        WalkError::Distrusted(reason) => KeyError::Distrusted { reason },
+    })?;
+    let (bytes, metadata) = file.read(MAX_KEY).map_err(read_error)?;
+    check(&file.path, Role::File, &metadata, own_uid).map_err(|reason| KeyError::Distrusted { reason })?;
     if bytes.len() > MAX_KEY {
         return Err(KeyError::TooLong { path: at() });
     }
@@ -119,8 +70,9 @@ mod tests {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
 
     use super::*;
+    use crate::text::chain;
 
-    const KEY: &str = include_str!("../../../tests/fixtures/minisign/other.pub");
+    const KEY: &str = include_str!("../../tests/fixtures/minisign/other.pub");
 
     #[test]
     fn a_key_is_a_short_file_that_only_root_can_have_written() {

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 /// Known files that are not there, and since when that is certain.
 #[derive(Debug, Default)]
-pub(in crate::source::dir) struct Missing(BTreeMap<PathBuf, Instant>);
+pub(in crate::source::dir) struct MissingFiles(BTreeMap<PathBuf, Instant>);
 
-impl Missing {
+impl MissingFiles {
     /// Takes in which known files a reading that `ended` then did not find. One that was `just_removed` was there in
     /// between: its grace begins anew.
     pub(in crate::source::dir) fn note(
@@ -90,7 +90,7 @@ mod tests {
         let at = |millis| start + Duration::from_millis(millis);
         let grace = Duration::from_millis(GRACE);
         for run in runs {
-            let mut missing = Missing::default();
+            let mut missing = MissingFiles::default();
             for (name, (began, ended), lost, removed, expect, over) in run {
                 let lost = lost.iter().map(PathBuf::from).collect();
                 missing.note(lost, |path| removed.iter().any(|name| path == Path::new(name)), at(*ended));
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_longer_grace_holds_from_the_first_miss() {
-        let (mut missing, start) = (Missing::default(), Instant::now());
+        let (mut missing, start) = (MissingFiles::default(), Instant::now());
         missing.note(vec!["a".into()], |_| false, start);
         let (short, long) = (Duration::from_millis(GRACE), Duration::from_secs(3));
         assert!(missing.within(short, start + short).is_empty());

@@ -1,4 +1,4 @@
-//! A bell of the watch's own: who has heard it has heard of all that happened before it was rung.
+//! A fence in the stream of inotify's events: once its event arrives, all events from before it have arrived.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -8,13 +8,13 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 /// A file without a name that nobody else can open. Its opening is an event like any other, and events come in order.
 #[derive(Debug)]
-pub(super) struct Bell {
+pub(super) struct InotifyFence {
     path: PathBuf,
     /// Keeps it alive.
     _file: OwnedFd,
 }
 
-impl Bell {
+impl InotifyFence {
     /// A new one, if the kernel gives us a file.
     pub(super) fn new() -> Option<Self> {
         let file = memfd_create("manifests", MemfdFlags::CLOEXEC).ok()?;
@@ -27,7 +27,7 @@ impl Bell {
     }
 
     /// Makes the event. False if there will be none.
-    pub(super) fn ring(&self) -> bool {
+    pub(super) fn trigger(&self) -> bool {
         File::open(&self.path).is_ok()
     }
 }

@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
-use super::files::{Files, Record, Taken, Unsaved};
-use super::identity::Identity;
+use super::files::{Files, LastGoodRecord, Unsaved, ValidManifest};
+use super::identity::DirectoryId;
 use crate::host::state::{Durability, StateError, Store};
 use crate::pod::finding::Refusal;
 use crate::source::signature::digest;
@@ -20,26 +20,35 @@ use crate::text::chain;
 const DIRECTORY: &str = "directory";
 const SERIALS: &str = "serials";
 
+/// Why a last good version is not started.
+#[derive(Debug)]
+pub(super) enum Unusable {
+    /// It is no valid manifest any more.
+    Refused(Refusal),
+    /// No key that counts now has signed it.
+    Unvouched(String),
+}
+
 /// Which directory the records are of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Directory {
+struct DirectoryRecord {
     /// As it was given to the agent.
     path: PathBuf,
     /// The one that was read there last.
-    identity: Identity,
+    identity: DirectoryId,
 }
 
 /// What is kept on disk.
-pub(super) struct Kept {
+pub(super) struct LastGoodStore {
     store: Store,
     /// The manifests' path.
     path: PathBuf,
-    directory: Option<Directory>,
+    directory: Option<DirectoryRecord>,
     left_out: Vec<PathBuf>,
     complained: bool,
 }
 
-impl Kept {
+impl LastGoodStore {
     /// What is kept of a path's manifests under the agent's root directory.
     pub(super) fn new(root_dir: &Path, path: &Path) -> Self {
         Self {
@@ -51,28 +60,33 @@ impl Kept {
         }
     }
 
-    /// What an earlier agent kept, and the directory that it read. What cannot be used is said, and gone.
+    /// What an earlier agent kept, and the directory that it read. What is damaged is said, and gone.
     pub(super) fn load(
         &mut self,
-        take: impl Fn(&Record) -> Result<Taken, Refusal>,
-    ) -> (Files, Option<Identity>) {
+        revive: impl Fn(&LastGoodRecord) -> Result<ValidManifest, Unusable>,
+    ) -> (Files, Option<DirectoryId>) {
         let serials = self.read::<BTreeMap<_, _>>(SERIALS).unwrap_or_default();
-        let directory = self.read::<Directory>(DIRECTORY).filter(|directory| directory.path == self.path);
+        let directory =
+            self.read::<DirectoryRecord>(DIRECTORY).filter(|directory| directory.path == self.path);
         let names = self.store.names().unwrap_or_else(|error| {
             warn!(error = chain(&error), "cannot read what is kept of the manifests");
             Vec::new()
         });
         let mut records = Vec::new();
         for name in names.iter().filter(|name| ![DIRECTORY, SERIALS].contains(&name.as_str())) {
-            let Some(record) = self.read::<Record>(name) else { continue };
+            let Some(record) = self.read::<LastGoodRecord>(name) else { continue };
             if record.path != self.path && record.path.parent() != Some(&self.path) {
                 // Of another path: this agent was not asked to look after its pods.
                 self.forget(name);
                 continue;
             }
-            match take(&record) {
-                Ok(taken) => records.push((record, taken)),
-                Err(refusal) => {
+            match revive(&record) {
+                Ok(manifest) => records.push((record, manifest)),
+                Err(Unusable::Unvouched(reason)) => {
+                    // Kept: its key may count again.
+                    warn!(file = %record.path.display(), reason, "the last good version is not used");
+                }
+                Err(Unusable::Refused(refusal)) => {
                     warn!(file = %record.path.display(), reason = %refusal, "the last good version is of no use any more");
                     self.forget(name);
                 }
@@ -89,7 +103,7 @@ impl Kept {
     }
 
     /// Brings the disk up to date. A failure is said once and tried again: pods do not wait for it.
-    pub(super) fn save(&mut self, files: &mut Files, identity: Option<&Identity>) {
+    pub(super) fn save(&mut self, files: &mut Files, identity: Option<&DirectoryId>) {
         let unsaved = files.unsaved();
         if unsaved.left_out != self.left_out {
             for path in &unsaved.left_out {
@@ -112,11 +126,11 @@ impl Kept {
         }
     }
 
-    fn write(&mut self, unsaved: &Unsaved, identity: Option<&Identity>) -> Result<(), StateError> {
+    fn write(&mut self, unsaved: &Unsaved, identity: Option<&DirectoryId>) -> Result<(), StateError> {
         if let Some(identity) = identity
             && self.directory.as_ref().is_none_or(|kept| kept.identity != *identity)
         {
-            let directory = Directory { path: self.path.clone(), identity: identity.clone() };
+            let directory = DirectoryRecord { path: self.path.clone(), identity: identity.clone() };
             self.store.write(DIRECTORY, &directory, Durability::Power)?;
             self.directory = Some(directory);
         }

@@ -1,0 +1,207 @@
+//! Decides what a reading of the directory proves, and keeps what follows on disk. Blocks for the agent's own disk alone.
+
+use std::time::Duration;
+
+use super::files::{Files, MissingFiles, Notice};
+use super::identity::{DirectoryId, Evidence, weigh};
+use super::last_good::{LastGoodStore, Unusable};
+use super::reader::{Scan, until_finished};
+use super::scan::{DirectoryReading, KnownFiles};
+use super::signing_key::SigningKey;
+use super::timing::{MISSING_RETRY, REMOVAL_GRACE, REPLACED_GRACE};
+use super::{DirSource, check_manifest};
+use crate::sync::mux::Snapshot;
+
+/// Why a directory does not count that is not the one that was read before.
+const MISPLACED: &str = "another directory, without a valid pod, is in its place";
+
+/// What is known of the directory.
+pub(super) struct Decider {
+    source: DirSource,
+    files: Files,
+    store: LastGoodStore,
+    missing: MissingFiles,
+    /// The directory that was last read, with none of its files missing.
+    directory: Option<DirectoryId>,
+}
+
+/// What follows from a reading.
+pub(super) struct Decided {
+    /// To be logged.
+    pub(super) notices: Vec<Notice>,
+    /// There when anything changed.
+    pub(super) snapshot: Option<Snapshot>,
+    /// When to look again, events or no events.
+    pub(super) next: Duration,
+    /// The files as they were read, if the reading counts.
+    pub(super) known: Option<KnownFiles>,
+}
+
+impl Decider {
+    /// Begins where an earlier agent ended. What the key does not vouch for, where one is needed, is not started.
+    pub(super) fn load(source: DirSource, key: Option<&SigningKey>) -> Self {
+        let mut store = LastGoodStore::new(&source.root_dir, &source.path);
+        let (files, directory) = store.load(|record| {
+            if let Some(key) = key {
+                key.vouch(&record.audit).map_err(Unusable::Unvouched)?;
+            }
+            let signed = record.audit.signed.clone();
+            check_manifest(&source, &record.path, record.text.as_bytes(), signed).map_err(Unusable::Refused)
+        });
+        Self { source, files, store, missing: MissingFiles::default(), directory }
+    }
+
+    /// The path was seen to be a single file, not a directory.
+    pub(super) fn was_single(&self) -> bool {
+        self.files.paths().any(|known| *known == self.source.path)
+    }
+
+    /// Applies a reading.
+    pub(super) fn decide(mut self, mut scan: Scan) -> (Self, Decided) {
+        let mut next = if scan.exists { self.source.rescan } else { MISSING_RETRY };
+        next = next.min(until_finished(&scan.reading).unwrap_or(next));
+        let evidence = self.evidence(&scan.reading);
+        if evidence == Evidence::Misplaced {
+            scan.reading = DirectoryReading::Unreadable(MISPLACED.into());
+        }
+        let mut known = None;
+        match &mut scan.reading {
+            // What happens to the files meanwhile cannot be seen.
+            DirectoryReading::Unreadable(_) => self.missing = MissingFiles::default(),
+            DirectoryReading::Files(found) => {
+                let lost = self.files.paths().filter(|path| !found.files.contains_key(*path));
+                let lost: Vec<_> = lost.cloned().collect();
+                let grace = if evidence == Evidence::Replaced { REPLACED_GRACE } else { REMOVAL_GRACE };
+                self.missing.note(lost, |path| scan.just_removed.contains(path), scan.ended);
+                found.missing = self.missing.within(grace, scan.began);
+                next = next.min(self.missing.until_over(grace, scan.began, scan.ended).unwrap_or(next));
+                // One that has taken the place of another is the new one once it has had time to be filled.
+                if found.missing.is_empty() {
+                    self.directory.clone_from(&found.directory);
+                }
+                known = Some(scan.take_known());
+            }
+        }
+        let (notices, snapshot) = self.files.apply(scan.reading);
+        self.store.save(&mut self.files, self.directory.as_ref());
+        (self, Decided { notices, snapshot, next, known })
+    }
+
+    fn evidence(&self, reading: &DirectoryReading) -> Evidence {
+        let DirectoryReading::Files(found) = reading else { return Evidence::Same };
+        let (valid, running) = (self.files.count_valid(found), self.files.running());
+        weigh(self.directory.as_ref(), found.directory.as_ref(), valid, running)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::path::Path;
+    use std::time::{Instant, SystemTime};
+
+    use super::*;
+    use crate::source::dir::Signing;
+    use crate::source::dir::reader::Reader;
+    use crate::source::trust::Trust;
+
+    fn source(root: &Path) -> DirSource {
+        DirSource {
+            path: root.join("manifests"),
+            rescan: Duration::from_secs(3600),
+            node_name: "n".into(),
+            strict: false,
+            root_dir: root.join("state"),
+            trust: Trust::Root,
+            signing: Signing::NotRequired,
+        }
+    }
+
+    /// Writes a file that was left alone long enough to be read.
+    fn write(path: &Path, text: &str) {
+        fs::write(path, text).unwrap();
+        let past = SystemTime::now() - Duration::from_secs(60);
+        File::options().append(true).open(path).unwrap().set_modified(past).unwrap();
+    }
+
+    fn pod(name: &str) -> String {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{containers: [{{name: c, image: i}}]}}}}"
+        )
+    }
+
+    /// The agent, as far as the directory goes.
+    struct Agent {
+        reader: Reader,
+        decider: Option<Decider>,
+    }
+
+    impl Agent {
+        fn start(root: &Path) -> Self {
+            let decider = Decider::load(source(root), None);
+            Self { reader: Reader::new(source(root), None), decider: Some(decider) }
+        }
+
+        /// How many files are missing, and may come back.
+        fn missing(&self) -> usize {
+            let missing = &self.decider.as_ref().unwrap().missing;
+            missing.within(Duration::from_secs(60), Instant::now()).len()
+        }
+
+        /// Reads once; the pods that follow, whether they are all, and the reason if it cannot be read.
+        fn read(&mut self) -> (String, Option<bool>, Option<String>) {
+            let decider = self.decider.take().unwrap();
+            let scan = self.reader.read(decider.was_single());
+            let (decider, decided) = decider.decide(scan);
+            self.decider = Some(decider);
+            decided.known.into_iter().for_each(|known| self.reader.remember(known));
+            let reason = decided.notices.iter().find_map(|notice| match notice {
+                Notice::Unreadable(reason) => Some(reason.clone()),
+                _ => None,
+            });
+            let names = |snapshot: &Snapshot| {
+                let names: Vec<_> = snapshot.pods.iter().map(|pod| pod.name.name.clone()).collect();
+                names.join(" ")
+            };
+            let snapshot = decided.snapshot.as_ref();
+            (snapshot.map(names).unwrap_or_default(), snapshot.map(|snapshot| snapshot.complete), reason)
+        }
+    }
+
+    #[test]
+    fn a_directory_without_a_valid_pod_in_its_place_changes_nothing() {
+        let temporary = tempfile::tempdir().unwrap();
+        let root = temporary.path();
+        let (dir, aside) = (root.join("manifests"), root.join("aside"));
+        fs::create_dir(&dir).unwrap();
+        write(&dir.join("a.yaml"), &pod("a"));
+        write(&dir.join("b.yaml"), &pod("b"));
+        let mut agent = Agent::start(root);
+        let all = || ("a-n b-n".to_owned(), Some(true), None);
+        assert_eq!(agent.read(), all());
+
+        fs::rename(&dir, &aside).unwrap();
+        fs::create_dir(&dir).unwrap();
+        let misplaced = || ("a-n b-n".to_owned(), Some(false), Some(MISPLACED.to_owned()));
+        assert_eq!(agent.read(), misplaced(), "an empty one");
+        write(&dir.join("leftover.json"), "{}");
+        write(&dir.join("a.yaml"), "{}");
+        assert_eq!(agent.read(), (String::new(), None, None), "nothing new");
+        let mut next = Agent::start(root);
+        assert_eq!(next.read(), misplaced(), "another agent thinks the same");
+
+        fs::rename(&dir, root.join("stray")).unwrap();
+        fs::rename(&aside, &dir).unwrap();
+        assert_eq!(next.read(), all(), "the right one again");
+        fs::remove_file(dir.join("b.yaml")).unwrap();
+        write(&dir.join("a.yaml"), "{}");
+        let mut last = Agent::start(root);
+        assert_eq!(last.read().1, Some(false), "one is missing, and may come back");
+        assert_eq!(last.missing(), 1);
+
+        fs::rename(&dir, &aside).unwrap();
+        fs::create_dir(&dir).unwrap();
+        write(&dir.join("c.yaml"), &pod("c"));
+        assert_eq!(last.read().2, None, "one with a valid pod counts");
+    }
+}
