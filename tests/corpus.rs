@@ -113,7 +113,7 @@ fn every_remark_is_one_line_and_has_a_place() {
             assert!(!finding.to_string().contains('\n'), "{path}: {finding}");
             // The end of a text that breaks off is on the line after its last.
             let last = bytes.split(|byte| *byte == b'\n').count() + 1;
-            match finding.place {
+            match finding.position {
                 Some(place) => assert!(place.line <= last && place.column > 0, "{path}: {finding:?}"),
                 None => assert!(finding.field.is_empty(), "{path}: {finding:?}"),
             }

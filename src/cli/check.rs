@@ -281,7 +281,7 @@ fn judge(inputs: Vec<Input>, source: Source, node_name: &str, strict: bool, seen
 fn render(verdicts: &[Verdict]) -> String {
     let mut text = String::new();
     let mut line = |origin: &str, what: &str, finding: &Finding| {
-        let place = finding.place.map(|at| format!(":{}:{}", at.line, at.column)).unwrap_or_default();
+        let place = finding.position.map(|at| format!(":{}:{}", at.line, at.column)).unwrap_or_default();
         // Writing to a String cannot fail.
         let _ = writeln!(text, "{origin}{place}: {what}: {finding}");
     };

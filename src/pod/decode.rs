@@ -20,14 +20,14 @@ use super::identity::{apply_identity, config_hash, container_hashes};
 use super::validate::validate_pod;
 use super::{Pod, Source};
 use crate::text::suggest::nearest;
-use crate::text::yaml::{Document, find_places, parse_documents, place_after};
+use crate::text::yaml::{Document, find_positions, parse_documents, position_after};
 
 /// The largest manifest, as in kubelet.
 pub(crate) const MAX_MANIFEST: usize = 10 << 20;
 
 /// More problems than these are not looked at: nobody reads them, and sorting them takes time.
 const MAX_PROBLEMS: usize = 100;
-/// More findings of one text than these get no places: the search takes its time for each.
+/// More findings of one text than these get no positions: the search takes its time for each.
 const MAX_LOCATED: usize = 1000;
 
 /// Where a manifest was found, by whom and when.
@@ -83,8 +83,9 @@ pub(crate) fn parse_manifest(bytes: &[u8]) -> Result<(&str, Vec<Document>), Refu
         return Err(Finding::whole(reason).into());
     }
     let text = std::str::from_utf8(bytes).map_err(|error| not_text(bytes, error.valid_up_to()))?;
-    let documents = parse_documents(text)
-        .map_err(|error| Finding::whole(format!("not valid YAML: {}", error.message)).at(error.place))?;
+    let documents = parse_documents(text).map_err(|error| {
+        Finding::whole(format!("not valid {}: {}", error.format, error.message)).at(error.position)
+    })?;
     Ok((text, documents))
 }
 
@@ -106,13 +107,13 @@ pub(crate) fn locate<'a>(text: &str, findings: impl Iterator<Item = (usize, Stri
     }
     let fields: Vec<(usize, &str)> =
         findings.iter().map(|(document, path, _)| (*document, path.as_str())).collect();
-    let places = find_places(text, &fields);
-    for ((.., finding), place) in findings.into_iter().zip(places) {
-        finding.place = place;
+    let positions = find_positions(text, &fields);
+    for ((.., finding), position) in findings.into_iter().zip(positions) {
+        finding.position = position;
     }
 }
 
-/// Decodes a document that is already parsed. Its findings have no places yet: see [`locate`].
+/// Decodes a document that is already parsed. Its findings have no positions yet: see [`locate`].
 pub(crate) fn decode_document(document: &Document, origin: &Origin<'_>) -> Result<Decoded, Refusal> {
     let manifest = &document.value;
     check_kind(manifest)?;
@@ -167,7 +168,7 @@ pub(crate) fn decode_document(document: &Document, origin: &Origin<'_>) -> Resul
 
 fn not_text(bytes: &[u8], valid: usize) -> Finding {
     let beginning = bytes.get(..valid).and_then(|bytes| std::str::from_utf8(bytes).ok());
-    Finding::whole(format!("not UTF-8 text at byte {valid}")).at(beginning.map(place_after))
+    Finding::whole(format!("not UTF-8 text at byte {valid}")).at(beginning.map(position_after))
 }
 
 fn check_kind(manifest: &Value) -> Result<(), Finding> {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::ser::{Serialize, SerializeStruct as _, Serializer};
 
-use crate::text::yaml::Place;
+use crate::text::yaml::Position;
 
 /// How many problems of one manifest are told at once.
 const MAX_TOLD: usize = 10;
@@ -18,13 +18,13 @@ pub struct Finding {
     pub reason: String,
     /// Where the field is written, or the nearest thing above it.
     #[serde(flatten)]
-    pub place: Option<Place>,
+    pub position: Option<Position>,
 }
 
 impl Finding {
     /// A remark on a field.
     pub fn new(field: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self { field: one_line(field.into()), reason: one_line(reason.into()), place: None }
+        Self { field: one_line(field.into()), reason: one_line(reason.into()), position: None }
     }
 
     /// A remark on the manifest as a whole.
@@ -32,9 +32,9 @@ impl Finding {
         Self::new("", reason)
     }
 
-    /// The same remark, with its place.
-    pub fn at(self, place: impl Into<Option<Place>>) -> Self {
-        Self { place: place.into(), ..self }
+    /// The same remark, with its position.
+    pub fn at(self, position: impl Into<Option<Position>>) -> Self {
+        Self { position: position.into(), ..self }
     }
 }
 

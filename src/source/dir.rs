@@ -279,7 +279,7 @@ fn log(dir: &Path, change: &Change) {
             }
         }
         Change::Verdict { path, outcome: Outcome::Refused(refusal), .. } => {
-            let (place, field) = (refusal.first.place, &refusal.first.field);
+            let (place, field) = (refusal.first.position, &refusal.first.field);
             let (line, column) = (place.map(|p| p.line), place.map(|p| p.column));
             let reason = refusal.reason();
             warn!(file = %path.display(), field, reason, line, column, "manifest refused");

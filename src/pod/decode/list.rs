@@ -294,7 +294,7 @@ mod tests {
         let items = decode_list(text.as_bytes(), &origin()).unwrap();
         let lines: Vec<_> = items
             .iter()
-            .map(|item| item.decoded.as_ref().unwrap().warnings[0].place.map(|place| place.line))
+            .map(|item| item.decoded.as_ref().unwrap().warnings[0].position.map(|position| position.line))
             .collect();
         assert_eq!(lines, [Some(1), Some(7)]);
     }

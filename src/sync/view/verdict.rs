@@ -101,7 +101,7 @@ impl Outcome {
             Outcome::Refused(refusal) => refusal.findings_mut().collect(),
             Outcome::Shadowed { .. } => Vec::new(),
         };
-        findings.into_iter().for_each(|finding| finding.place = None);
+        findings.into_iter().for_each(|finding| finding.position = None);
         outcome
     }
 
@@ -148,7 +148,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::text::yaml::Place;
+    use crate::text::yaml::Position;
 
     fn verdict(origin: &str, document: usize, outcome: Outcome) -> Verdict {
         Verdict { source: Source::File, origin: origin.to_owned(), document, item: None, outcome }
@@ -160,9 +160,9 @@ mod tests {
 
     #[test]
     fn the_json_is_as_documented() {
-        let place = Place { line: 3, column: 5 };
+        let position = Position { line: 3, column: 5 };
         let mut verdicts = [
-            verdict("a.yaml", 1, accepted(vec![Finding::new("spec.x", "unknown field").at(place)])),
+            verdict("a.yaml", 1, accepted(vec![Finding::new("spec.x", "unknown field").at(position)])),
             verdict("b.yaml", 1, Outcome::Refused(Finding::whole("not valid YAML").into())),
             verdict(
                 "http://x/",
