@@ -67,6 +67,8 @@ pub struct Refusal {
     pub others: Vec<Finding>,
     /// What follows from it.
     pub note: Option<&'static str>,
+    /// What the manifest says in vain: a misspelt field may be the cause of a problem.
+    pub warnings: Vec<Finding>,
 }
 
 impl Refusal {
@@ -74,7 +76,7 @@ impl Refusal {
     pub fn from_findings(findings: Vec<Finding>) -> Option<Self> {
         let mut findings = findings.into_iter();
         let first = findings.next()?;
-        Some(Self { first, others: findings.collect(), note: None })
+        Some(Self { others: findings.collect(), ..Self::from(first) })
     }
 
     /// Why, without the first problem's field.
@@ -82,27 +84,36 @@ impl Refusal {
         told(&self.first.reason, &self.others, self.note)
     }
 
+    /// The same refusal, with the warnings about the same manifest.
+    pub fn with_warnings(self, warnings: Vec<Finding>) -> Self {
+        Self { warnings, ..self }
+    }
+
     /// Every problem, the first one first.
-    pub fn findings(&self) -> impl Iterator<Item = &Finding> {
+    pub fn problems(&self) -> impl Iterator<Item = &Finding> {
         std::iter::once(&self.first).chain(&self.others)
     }
 
-    /// Every problem, to be amended.
+    /// Every problem and every warning.
     pub fn findings_mut(&mut self) -> impl Iterator<Item = &mut Finding> {
-        std::iter::once(&mut self.first).chain(&mut self.others)
+        std::iter::once(&mut self.first).chain(&mut self.others).chain(&mut self.warnings)
     }
 }
 
 impl From<Finding> for Refusal {
     fn from(first: Finding) -> Self {
-        Self { first, others: Vec::new(), note: None }
+        Self { first, others: Vec::new(), note: None, warnings: Vec::new() }
     }
 }
 
 impl Serialize for Refusal {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut refusal = serializer.serialize_struct("Refusal", 2)?;
-        refusal.serialize_field("problems", &self.findings().collect::<Vec<_>>())?;
+        let mut refusal = serializer.serialize_struct("Refusal", 3)?;
+        refusal.serialize_field("problems", &self.problems().collect::<Vec<_>>())?;
+        match self.warnings.as_slice() {
+            [] => refusal.skip_field("warnings")?,
+            warnings => refusal.serialize_field("warnings", warnings)?,
+        }
         match self.note {
             Some(note) => refusal.serialize_field("note", note)?,
             None => refusal.skip_field("note")?,

@@ -283,6 +283,9 @@ fn log(dir: &Path, change: &Change) {
             let (line, column) = (place.map(|p| p.line), place.map(|p| p.column));
             let reason = refusal.reason();
             warn!(file = %path.display(), field, reason, line, column, "manifest refused");
+            for warning in &refusal.warnings {
+                warn!(file = %path.display(), "{warning}");
+            }
         }
         // These are found out where sources meet.
         Change::Verdict { outcome: Outcome::Unchanged { .. } | Outcome::Shadowed { .. }, .. } => {}

@@ -241,6 +241,9 @@ fn log(url: &Url, change: &Change) {
             let (line, column) = (place.map(|p| p.line), place.map(|p| p.column));
             let reason = refusal.reason();
             warn!(origin, document, item, field, reason, line, column, "manifest refused");
+            for warning in &refusal.warnings {
+                warn!(origin, document, item, "{warning}");
+            }
         }
         // These are found out where sources meet.
         Change::Verdict(Verdict {

@@ -305,7 +305,8 @@ impl Files {
         let mut outcome = held.judged.clone();
         if let Some(Rival { field, what, path }) = self.rival(path) {
             let reason = format!("{what} is already defined by {}", path.display());
-            outcome = Outcome::Refused(Finding::new(field, reason).into());
+            let warnings = outcome.warnings().to_vec();
+            outcome = Outcome::Refused(Refusal::from(Finding::new(field, reason)).with_warnings(warnings));
         }
         if let (Outcome::Refused(refusal), Some(_)) = (&mut outcome, &held.runs) {
             refusal.note = Some("the last good version runs on");

@@ -109,7 +109,8 @@ impl Outcome {
     pub(crate) fn warnings(&self) -> &[Finding] {
         match self {
             Outcome::Accepted { warnings, .. } | Outcome::Unchanged { warnings, .. } => warnings,
-            Outcome::Refused(_) | Outcome::Shadowed { .. } => &[],
+            Outcome::Refused(refusal) => &refusal.warnings,
+            Outcome::Shadowed { .. } => &[],
         }
     }
 }
@@ -165,6 +166,14 @@ mod tests {
             verdict("a.yaml", 1, accepted(vec![Finding::new("spec.x", "unknown field").at(position)])),
             verdict("b.yaml", 1, Outcome::Refused(Finding::whole("not valid YAML").into())),
             verdict(
+                "c.yaml",
+                1,
+                Outcome::Refused(
+                    Refusal::from(Finding::new("spec", "bad"))
+                        .with_warnings(vec![Finding::new("sepc", "unknown field").at(position)]),
+                ),
+            ),
+            verdict(
                 "http://x/",
                 2,
                 Outcome::Shadowed {
@@ -173,7 +182,7 @@ mod tests {
                 },
             ),
         ];
-        verdicts[2].item = Some(3);
+        verdicts[3].item = Some(3);
         let value: Value = serde_json::from_slice(&to_json(&verdicts).unwrap()).unwrap();
         let want = json!({
             "kind": "VerdictList",
@@ -186,6 +195,11 @@ mod tests {
                 {
                     "source": "file", "origin": "b.yaml", "document": 1, "outcome": "refused",
                     "problems": [{"field": "", "reason": "not valid YAML"}],
+                },
+                {
+                    "source": "file", "origin": "c.yaml", "document": 1, "outcome": "refused",
+                    "problems": [{"field": "spec", "reason": "bad"}],
+                    "warnings": [{"field": "sepc", "reason": "unknown field", "line": 3, "column": 5}],
                 },
                 {
                     "source": "file", "origin": "http://x/", "document": 2, "item": 3, "outcome": "shadowed",

@@ -218,7 +218,9 @@ impl<'de> Visitor<'de> for Node<'_> {
             if map.contains_key(&name) {
                 let duplicate = path.to_string();
                 let mut duplicates = self.reader.duplicates.borrow_mut();
-                if duplicates.len() < MAX_DUPLICATES && !duplicates.contains(&duplicate) {
+                // Those at the top are few, and must not get lost among those of the items of a list.
+                let most = if matches!(self.path, Path::Root) { 2 * MAX_DUPLICATES } else { MAX_DUPLICATES };
+                if duplicates.len() < most && !duplicates.contains(&duplicate) {
                     duplicates.push(duplicate);
                 }
             }
