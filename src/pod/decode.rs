@@ -19,6 +19,7 @@ use super::finding::{Finding, Refusal};
 use super::identity::{apply_identity, config_hash, container_hashes};
 use super::validate::validate_pod;
 use super::{Pod, Source};
+use crate::text::excerpt::quoted;
 use crate::text::suggest::nearest;
 use crate::text::yaml::{Document, find_positions, parse_documents, position_after};
 
@@ -181,7 +182,7 @@ fn decode_pod(document: &Document, origin: &Origin<'_>, remarks: &mut Remarks) -
     if let Some(other) =
         spec.node_name.as_deref().filter(|name| !name.is_empty() && *name != origin.node_name)
     {
-        let reason = format!("{other:?} is replaced by this node's name, {:?}", origin.node_name);
+        let reason = format!("{} is replaced by this node's name, {:?}", quoted(other), origin.node_name);
         remarks.warnings.push(Finding::new("spec.nodeName", reason));
     }
     let given = |key| metadata.annotations.as_ref().is_some_and(|all| all.contains_key(key));
@@ -210,10 +211,20 @@ fn check_kind(manifest: &Value) -> Result<(), Finding> {
         match &manifest[field] {
             Value::Null => return Err(Finding::new(field, format!("missing, must be {want}"))),
             Value::String(text) if text == want => {}
-            other => return Err(Finding::new(field, format!("{other} is not {want}"))),
+            other => return Err(Finding::new(field, format!("{} is not {want}", shown(other)))),
         }
     }
     Ok(())
+}
+
+/// A value in a few words.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => quoted(text),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "a mapping".to_owned(),
+        short => short.to_string(),
+    }
 }
 
 /// Decodes the types, and tells which fields are unknown. A value of the wrong type is taken away and the rest decoded

@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::Container;
 
 use super::finding::Finding;
+use crate::text::excerpt::quoted;
 
 /// Replaces `$(NAME)` by the value of `NAME`. `$$` is a dollar sign; a name without a value stays as written.
 pub(crate) fn expand<'v>(input: &str, lookup: impl Fn(&str) -> Option<&'v str>) -> String {
@@ -55,7 +56,7 @@ pub(crate) fn container_env(
                     return Err(Finding::new(path, "only fieldRef is supported"));
                 };
                 let Some(value) = field(&reference.field_path) else {
-                    let reason = format!("{:?} has no value", reference.field_path);
+                    let reason = format!("{} has no value", quoted(&reference.field_path));
                     return Err(Finding::new(format!("{path}.fieldRef.fieldPath"), reason));
                 };
                 value

@@ -4,7 +4,14 @@ use std::fmt;
 
 use serde::ser::{Serialize, SerializeStruct as _, Serializer};
 
+use crate::text::excerpt::one_line;
 use crate::text::yaml::Position;
+
+/// How many bytes of a field's path are told.
+const MAX_FIELD: usize = 600;
+
+/// How many bytes of a reason are told.
+const MAX_REASON: usize = 1200;
 
 /// How many problems of one manifest are told at once.
 const MAX_TOLD: usize = 10;
@@ -24,7 +31,9 @@ pub struct Finding {
 impl Finding {
     /// A remark on a field.
     pub fn new(field: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self { field: one_line(field.into()), reason: one_line(reason.into()), position: None }
+        // Both may hold keys and values of the manifest, and errors that quote it.
+        let (field, reason) = (one_line(&field.into(), MAX_FIELD), one_line(&reason.into(), MAX_REASON));
+        Self { field, reason, position: None }
     }
 
     /// A remark on the manifest as a whole.
@@ -36,15 +45,6 @@ impl Finding {
     pub fn at(self, position: impl Into<Option<Position>>) -> Self {
         Self { position: position.into(), ..self }
     }
-}
-
-/// Keys and values come from the manifest, and may hold anything: no remark breaks a line or a terminal.
-fn one_line(text: String) -> String {
-    if !text.chars().any(char::is_control) {
-        return text;
-    }
-    let escape = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
-    text.chars().map(escape).collect()
 }
 
 impl fmt::Display for Finding {
@@ -147,6 +147,7 @@ mod tests {
         assert_eq!(Finding::new("spec.hostname", "too long").to_string(), "spec.hostname: too long");
         assert_eq!(Finding::whole("empty").to_string(), "empty");
         assert_eq!(Finding::new("a\nb", "\u{1b}[0mé").to_string(), "a\\nb: \\u{1b}[0mé");
+        assert!(Finding::new("x".repeat(9 << 20), "y".repeat(9 << 20)).to_string().len() < 2000);
     }
 
     #[test]

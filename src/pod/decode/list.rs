@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::{Decoded, MAX_PROBLEMS, Origin, decode_document, locate, parse_manifest};
+use super::{Decoded, MAX_PROBLEMS, Origin, decode_document, locate, parse_manifest, shown};
 use crate::pod::PodName;
 use crate::pod::finding::{Finding, Refusal};
 use crate::pod::identity::static_name;
@@ -132,7 +132,7 @@ fn split(mut document: Document, strict: bool) -> Result<Split, Refusal> {
     match &document.value["apiVersion"] {
         Value::String(version) if version == "v1" => {}
         Value::Null => return refuse(Finding::new("apiVersion", "missing, must be v1")),
-        other => return refuse(Finding::new("apiVersion", format!("{other} is not v1"))),
+        other => return refuse(Finding::new("apiVersion", format!("{} is not v1", shown(other)))),
     }
     if document.value["metadata"]["continue"].as_str().is_some_and(|more| !more.is_empty()) {
         return refuse(Finding::new("metadata.continue", "the list is only a part; the whole is needed"));

@@ -229,6 +229,45 @@ fn a_refused_manifest_has_its_warnings_too() {
 }
 
 #[test]
+fn what_is_quoted_is_cut_and_breaks_no_line() {
+    let long = format!("\"{}\\n\\e[31m\"", "A".repeat(1 << 20));
+    let container = |field: &str| POD.replace("image: 'i:1'", &format!("image: 'i:1', {field}"));
+    let table = [
+        ("kind", POD.replace("kind: Pod", &format!("kind: {long}"))),
+        ("kind, a mapping", POD.replace("kind: Pod", &format!("kind: {{{long}: {long}}}"))),
+        ("apiVersion", POD.replace("apiVersion: v1", &format!("apiVersion: {long}"))),
+        ("a name", POD.replace("name: c,", &format!("name: {long},"))),
+        ("a key", POD.replace("{name: web}", &format!("{{name: web, labels: {{{long}: a}}}}"))),
+        ("a value", POD.replace("{name: web}", &format!("{{name: web, labels: {{a: {long}}}}}"))),
+        (
+            "a duration",
+            POD.replace(
+                "{name: web}",
+                &format!("{{name: web, annotations: {{rkubelet.dev/max-restart-backoff: {long}}}}}"),
+            ),
+        ),
+        ("a type", container(&format!("stdin: {long}"))),
+        ("a word", container(&format!("imagePullPolicy: {long}"))),
+        ("a path", container(&format!("volumeMounts: [{{name: {long}, mountPath: {long}}}]"))),
+        (
+            "a field of the pod",
+            container(&format!("env: [{{name: A, valueFrom: {{fieldRef: {{fieldPath: {long}}}}}}}]")),
+        ),
+        ("a quantity", container(&format!("resources: {{limits: {{cpu: {long}, {long}: 1}}}}"))),
+        ("an unknown field", format!("{}{long}: 1\n", container("stdin: maybe"))),
+        ("a tag", container(&format!("stdin: !{} x", "A".repeat(1 << 20)))),
+    ];
+    for (name, text) in table {
+        let mut refusal = decode_manifest(text.as_bytes(), &origin()).unwrap_err();
+        let told = refusal.to_string();
+        assert!(told.len() < 8000 && !told.contains(char::is_control), "{name}: {} bytes", told.len());
+        for finding in refusal.findings_mut() {
+            assert!(finding.to_string().len() < 2000, "{name}: {finding}");
+        }
+    }
+}
+
+#[test]
 fn all_values_of_a_wrong_type_are_told() {
     let text = POD.replace("name: c,", "name: c, args: 1, ports: [{containerPort: x}, {containerPort: y}],");
     let text = format!("{text}  hostNetwork: maybe\n");

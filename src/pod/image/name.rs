@@ -1,5 +1,7 @@
 //! Image names by the grammar of distribution/reference, which kubelet and containerd read them by.
 
+use crate::text::excerpt::one_line;
+
 /// A name that parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ImageName {
@@ -57,7 +59,7 @@ impl ImageName {
         let (domain, rest) = split_domain(text);
         let remote = rest.split(':').next().unwrap_or_default();
         if remote.to_lowercase() != remote {
-            return Err(NameError::Uppercase(remote.to_owned()));
+            return Err(NameError::Uppercase(one_line(remote, MAX_PATH)));
         }
         let (name, digest) = match rest.split_once('@') {
             Some((name, digest)) => (name, Some(digest)),
