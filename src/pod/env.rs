@@ -9,9 +9,9 @@ use crate::text::excerpt::quoted;
 pub(crate) fn expand<'v>(input: &str, lookup: impl Fn(&str) -> Option<&'v str>) -> String {
     let mut output = String::with_capacity(input.len());
     let mut rest = input;
-    while let Some(place) = rest.find('$') {
-        output.push_str(&rest[..place]);
-        rest = &rest[place + 1..];
+    while let Some(dollar) = rest.find('$') {
+        output.push_str(&rest[..dollar]);
+        rest = &rest[dollar + 1..];
         if let Some(after) = rest.strip_prefix('$') {
             output.push('$');
             rest = after;

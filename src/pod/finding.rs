@@ -64,11 +64,11 @@ pub struct Refusal {
     /// The first problem.
     pub first: Finding,
     /// Every other problem found in the same pass.
-    pub others: Vec<Finding>,
+    pub others: Box<[Finding]>,
     /// What follows from it.
     pub note: Option<&'static str>,
     /// What the manifest says in vain: a misspelt field may be the cause of a problem.
-    pub warnings: Vec<Finding>,
+    pub warnings: Box<[Finding]>,
 }
 
 impl Refusal {
@@ -84,9 +84,10 @@ impl Refusal {
         told(&self.first.reason, &self.others, self.note)
     }
 
-    /// The same refusal, with the warnings about the same manifest.
-    pub fn with_warnings(self, warnings: Vec<Finding>) -> Self {
-        Self { warnings, ..self }
+    /// The same refusal, with more warnings about the same manifest.
+    pub fn with_warnings(mut self, more: Vec<Finding>) -> Self {
+        self.warnings = self.warnings.into_iter().chain(more).collect();
+        self
     }
 
     /// Every problem, the first one first.
@@ -102,7 +103,7 @@ impl Refusal {
 
 impl From<Finding> for Refusal {
     fn from(first: Finding) -> Self {
-        Self { first, others: Vec::new(), note: None, warnings: Vec::new() }
+        Self { first, others: Box::default(), note: None, warnings: Box::default() }
     }
 }
 
@@ -110,7 +111,7 @@ impl Serialize for Refusal {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut refusal = serializer.serialize_struct("Refusal", 3)?;
         refusal.serialize_field("problems", &self.problems().collect::<Vec<_>>())?;
-        match self.warnings.as_slice() {
+        match &*self.warnings {
             [] => refusal.skip_field("warnings")?,
             warnings => refusal.serialize_field("warnings", warnings)?,
         }

@@ -1,6 +1,6 @@
 //! Lifecycle hooks, as what is to be done: one action with its port looked up. `runtime::hooks` does it.
 //!
-//! A hook that cannot be run is a hook all the same: kubelet takes it in, and fails it when its time comes.
+//! A hook that cannot be run is accepted, as by kubelet, and fails when it is run.
 
 use std::fmt;
 use std::time::Duration;

@@ -6,7 +6,7 @@
 mod container;
 mod findings;
 mod lifecycle;
-mod names;
+pub(crate) mod names;
 mod probe;
 mod references;
 mod resources;
@@ -94,8 +94,8 @@ fn validate_spec(spec: &PodSpec, findings: &mut Findings) {
         if alias.ip.parse::<IpAddr>().is_err() {
             findings.add(format_args!("spec.hostAliases[{index}].ip"), not_an_ip(&alias.ip));
         }
-        for (place, name) in alias.hostnames.iter().flatten().enumerate() {
-            let field = format!("spec.hostAliases[{index}].hostnames[{place}]");
+        for (inner, name) in alias.hostnames.iter().flatten().enumerate() {
+            let field = format!("spec.hostAliases[{index}].hostnames[{inner}]");
             findings.check(field, names::not_subdomain(name));
         }
     }

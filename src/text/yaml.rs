@@ -94,7 +94,12 @@ impl From<serde_yaml::Error> for SyntaxError {
         let mut told = Self::yaml(&error);
         if let Some(at) = error.location() {
             let suffix = format!(" at line {} column {}", at.line(), at.column());
-            told.message.truncate(told.message.strip_suffix(&suffix).unwrap_or(&told.message).len());
+            // After it comes at most what the parser was in the middle of, with a position of its own.
+            let is_whole = |at: &usize| {
+                !told.message[at + suffix.len()..].starts_with(|next: char| next.is_ascii_digit())
+            };
+            let end = told.message.match_indices(&suffix).map(|(at, _)| at).find(is_whole);
+            told.message.truncate(end.unwrap_or(told.message.len()));
             told.position = Some(Position { line: at.line(), column: at.column() });
         }
         told

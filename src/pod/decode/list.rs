@@ -1,7 +1,8 @@
 //! From a text that holds any number of pods to one result for each: Pods, PodLists and Lists, in several documents.
 //!
-//! Invariant: nothing is passed over in silence. A document that is neither a pod nor a list of pods is a refusal in
-//! its own place, and only a list that says it is empty is empty.
+//! Invariant: nothing is passed over in silence. A document that is neither a pod nor a list of pods is a refused
+//! item, and only a list that says it is empty, and says nothing else that is not known, is empty. Remarks on a list itself
+//! are warnings on its first item.
 
 use std::fmt;
 
@@ -81,7 +82,7 @@ pub fn decode_list(bytes: &[u8], origin: &Origin<'_>) -> Result<Vec<Item>, Refus
                 items.extend(pods.into_iter().zip(paths).map(|(pod, path)| decode(path, pod, origin)));
                 match items.get_mut(first).map(|item| &mut item.decoded) {
                     Some(Ok(decoded)) => decoded.warnings.extend(doubtful),
-                    Some(Err(refusal)) => refusal.warnings.extend(doubtful),
+                    Some(Err(refusal)) => *refusal = refusal.clone().with_warnings(doubtful),
                     None => {}
                 }
             }

@@ -88,7 +88,7 @@ impl ImageName {
     }
 
     /// `written` as the runtime is asked for it: what has neither tag nor digest gets the default tag. A short name
-    /// stays short, for its registry is the runtime's affair.
+    /// stays short, because the runtime chooses its registry.
     pub(crate) fn with_default_tag(&self, written: &str) -> String {
         match (&self.tag, &self.digest) {
             (None, None) => format!("{written}:{DEFAULT_TAG}"),
@@ -96,7 +96,7 @@ impl ImageName {
         }
     }
 
-    /// It means whatever is newest: tagged so, or neither tagged nor pinned.
+    /// Whether it means the newest image: tagged `latest`, or without a tag and a digest.
     pub(crate) fn is_latest(&self) -> bool {
         match (&self.tag, &self.digest) {
             (Some(tag), _) => tag == DEFAULT_TAG,

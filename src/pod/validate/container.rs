@@ -9,7 +9,7 @@ use super::findings::Findings;
 use super::volume::backwards;
 use super::{lifecycle, names, not_an_ip, probe, resources, restart, security};
 use crate::pod::field_ref::{is_env_field, subscript};
-use crate::pod::is_sidecar;
+use crate::pod::{ContainerRef, containers_of, is_sidecar};
 use crate::text::excerpt::quoted;
 
 /// Validates all containers of a pod, which has volumes of these names.
@@ -20,17 +20,14 @@ pub(super) fn validate_containers(spec: &PodSpec, volumes: &BTreeSet<String>, fi
     let host_network = spec.host_network == Some(true);
     let mut seen = BTreeSet::new();
     let mut host_ports = BTreeSet::new();
-    let init = spec.init_containers.iter().flatten().enumerate();
-    let init = init.map(|(index, container)| (format!("spec.initContainers[{index}]"), container));
-    let main = spec.containers.iter().enumerate();
-    let main = main.map(|(index, container)| (format!("spec.containers[{index}]"), container));
-    for (path, container) in init.chain(main) {
+    for (which, container) in containers_of(spec) {
+        let path = which.to_string();
         findings.check(format_args!("{path}.name"), names::not_label(&container.name));
         if !container.name.is_empty() && !seen.insert(&container.name) {
             findings.add(format_args!("{path}.name"), format!("{} is used twice", quoted(&container.name)));
         }
         // Init containers run one after the other, so they may use the same ports; sidecars stay.
-        let alone = path.starts_with("spec.init") && !is_sidecar(container);
+        let alone = matches!(which, ContainerRef::Init(_)) && !is_sidecar(container);
         let mut own = BTreeSet::new();
         let taken = if alone { &mut own } else { &mut host_ports };
         validate_ports(container.ports.as_deref().unwrap_or_default(), &path, host_network, taken, findings);

@@ -13,7 +13,7 @@ pub(super) fn not_label(text: &str) -> Option<String> {
 }
 
 /// The reason why a text is not an RFC 1123 subdomain, if it is not.
-pub(super) fn not_subdomain(text: &str) -> Option<String> {
+pub(crate) fn not_subdomain(text: &str) -> Option<String> {
     bad(
         text,
         text.split('.').all(is_label_shaped),
@@ -28,7 +28,7 @@ fn is_label_shaped(text: &str) -> bool {
 }
 
 /// The reason why a text is not the key of a label or annotation, if it is not.
-pub(super) fn not_qualified_name(text: &str) -> Option<String> {
+pub(crate) fn not_qualified_name(text: &str) -> Option<String> {
     let (prefix, name) = text.split_once('/').map_or((None, text), |(prefix, name)| (Some(prefix), name));
     if let Some(reason) = prefix.and_then(not_subdomain) {
         return Some(format!("prefix: {reason}"));
@@ -38,7 +38,7 @@ pub(super) fn not_qualified_name(text: &str) -> Option<String> {
 }
 
 /// The reason why a text is not the value of a label, if it is not.
-pub(super) fn not_label_value(text: &str) -> Option<String> {
+pub(crate) fn not_label_value(text: &str) -> Option<String> {
     bad(text, word(text), 63, "letters, digits, '-', '_' and '.', with a letter or digit at both ends")
 }
 

@@ -98,7 +98,7 @@ fn is_huge_page(name: &str) -> bool {
     name.starts_with("hugepages-")
 }
 
-/// Whether more may be used than was asked for.
+/// Whether the limit of a resource may be higher than its request.
 fn may_overcommit(name: &str) -> bool {
     !is_huge_page(name) && (!name.contains('/') || name.contains("kubernetes.io/"))
 }

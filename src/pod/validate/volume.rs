@@ -1,4 +1,4 @@
-//! Volumes: unique names, one source each, host paths that stay where they point.
+//! Volumes: unique names, one source each, host paths without `..`.
 
 use std::collections::BTreeSet;
 
@@ -67,7 +67,7 @@ fn sources(volume: &Volume) -> Vec<String> {
     }
 }
 
-/// The reason why a path may not climb, if it does.
+/// The reason why a path with `..` is not allowed, if it is one.
 pub(super) fn backwards(path: &str) -> Option<String> {
     path.split('/').any(|part| part == "..").then(|| format!("{} must not contain '..'", quoted(path)))
 }

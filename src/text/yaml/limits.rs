@@ -49,7 +49,7 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// What a document of this text may grow to.
+    /// What the documents of this text may grow to.
     pub(super) fn of(text: &str) -> Self {
         let bytes = text.len().saturating_mul(MAX_GROWTH).saturating_add(FREE_GROWTH);
         Self { nodes: Cell::new(MAX_NODES), bytes: Cell::new(bytes) }

@@ -33,6 +33,7 @@ pub(super) enum Style {
 }
 
 impl<'a> Reader<'a> {
+    /// A reader of documents of this text.
     pub(super) fn new(format: Format, text: &'a str, budget: &'a Budget) -> Self {
         Self { format, text, duplicates: RefCell::default(), budget }
     }
@@ -180,7 +181,7 @@ impl<'de> Visitor<'de> for Node<'_> {
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<Value, E> {
         self.reader.budget.pay_node()?;
-        number_from_f64(value).ok_or_else(|| E::custom("infinity and not-a-number have no place in JSON"))
+        number_from_f64(value).ok_or_else(|| E::custom("JSON has no infinity and no not-a-number"))
     }
 
     fn visit_borrowed_str<E: de::Error>(self, value: &'de str) -> Result<Value, E> {

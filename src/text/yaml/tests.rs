@@ -178,7 +178,7 @@ fn errors_are_one_line_and_say_where() {
         ("a: [1, 2", "line 2 column 1"),
         ("a: 1\nb:\n\t- c", "line 3"),
         ("a: *nowhere", "line 1 column 4"),
-        ("a:\n  b: .inf", "a.b: infinity and not-a-number have no place in JSON at line 2 column 6"),
+        ("a:\n  b: .inf", "a.b: JSON has no infinity and no not-a-number at line 2 column 6"),
         ("a: .nan", "line 1"),
         ("a: !custom x", "the tag !custom is not supported"),
         ("a: !custom {b: c}", "the tag !custom is not supported"),

@@ -19,7 +19,7 @@ fn pod(name: &str) -> String {
     format!("{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, {SPEC}}}")
 }
 
-/// `place name` for each pod, `place name! field` for each refusal.
+/// `path|name` for each pod, `path|name! field` for each refusal.
 fn told(text: &str) -> Vec<String> {
     let items = match decode_list(text.as_bytes(), &origin()) {
         Ok(items) => items,
@@ -70,7 +70,7 @@ fn pods_are_found_wherever_they_stand() {
 }
 
 #[test]
-fn what_is_no_pod_is_refused_in_its_place() {
+fn what_is_no_pod_is_refused_alone() {
     let (a, bad) = (pod("a"), "{apiVersion: v1, kind: Pod, metadata: {name: bad, namespace: x}, spec: {}}");
     let cases: &[(&str, String, &[&str])] = &[
         ("nothing", String::new(), &["! holds no document"]),
@@ -114,7 +114,7 @@ fn too_many_are_a_fault_of_the_whole() {
 }
 
 #[test]
-fn findings_have_the_places_of_their_own_documents() {
+fn findings_have_positions_in_their_own_documents() {
     let odd = |name: &str| pod(name).replace("image: i", "image: i, x: 1");
     let text = format!("{}\n---\n---\nkind: List\napiVersion: v1\nitems:\n- {}\n", odd("a"), odd("b"));
     let items = decode_list(text.as_bytes(), &origin()).unwrap();
@@ -185,4 +185,21 @@ fn unknown_and_doubled_fields_of_a_list_are_named_with_its_first_pod() {
     let refusal = item.decoded.as_ref().unwrap_err();
     assert_eq!(refusal.problems().map(ToString::to_string).collect::<Vec<_>>(), want);
     assert_eq!(item.name, None, "it may be any pod");
+}
+
+#[test]
+fn what_is_accepted_can_be_read_again_from_inside_of_other_json() {
+    let mut refused = 0;
+    for depth in 80..130 {
+        let nested = format!("{}1{}", "{a: ".repeat(depth), "}".repeat(depth));
+        let text = pod("a").replace("image: i", &format!("image: i, x: {nested}"));
+        let item = decode_list(text.as_bytes(), &origin()).map(|mut items| items.remove(0));
+        let Ok(Item { decoded: Ok(_), manifest, .. }) = item else {
+            refused += 1;
+            continue;
+        };
+        let kept = format!("{}{manifest}{}", "[".repeat(20), "]".repeat(20));
+        assert!(serde_json::from_str::<Value>(&kept).is_ok(), "{depth}");
+    }
+    assert!((10..40).contains(&refused), "{refused}");
 }
