@@ -185,5 +185,14 @@ pub(crate) fn position_after(beginning: &str) -> Position {
     cursor.advance(beginning.len())
 }
 
+/// What the YAML parser makes of a text, to compare our own scan with.
+#[cfg(test)]
+type ParserValue = serde_yaml::Value;
+
+#[cfg(test)]
+fn parser_value(text: &str) -> Option<ParserValue> {
+    serde_yaml::from_str(text).ok()
+}
+
 #[cfg(test)]
 mod tests;

@@ -23,6 +23,7 @@ const MAX_DEPTH: usize = 100;
 const MAX_GROWTH: usize = 2;
 const FREE_GROWTH: usize = 1 << 20;
 
+/// Why a text with more than [`MAX_NODES`] is refused.
 pub(super) const TOO_MANY: &str = "too many keys and values, more than 500000";
 
 /// Checks that the YAML parser can take a text in at a bearable cost.
