@@ -180,5 +180,5 @@ pub mod testing {
     pub use crate::runtime::cri::{self, CriClient, CriError, Endpoint, Timeouts};
     pub use crate::runtime::sandbox_width;
     pub use crate::source::signature::{PublicKey, digest};
-    pub use crate::text::yaml::{find_places, parse_documents};
+    pub use crate::text::yaml::{find_positions, parse_documents};
 }

@@ -1,5 +1,4 @@
-//! What a pod is: ids, decoding, defaults, validation, hashes,
-//! environment. Pure: no I/O, no clock, no logging.
+//! What a pod is: ids, decoding, defaults, validation, hashes, environment. Pure: no I/O, no clock, no logging.
 
 pub(crate) mod annotations;
 pub(crate) mod decode;
@@ -29,6 +28,7 @@ pub(crate) mod testing;
 pub(crate) mod validate;
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -58,13 +58,23 @@ pub struct Pod {
     pub container_hashes: BTreeMap<String, String>,
 }
 
-/// A container of a pod, by its place in the manifest.
+/// A container of a pod, by its index in the manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContainerRef {
     /// In `spec.initContainers`.
     Init(usize),
     /// In `spec.containers`.
     Main(usize),
+}
+
+/// The path in the manifest, such as `spec.containers[0]`.
+impl fmt::Display for ContainerRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ContainerRef::Init(index) => write!(f, "spec.initContainers[{index}]"),
+            ContainerRef::Main(index) => write!(f, "spec.containers[{index}]"),
+        }
+    }
 }
 
 impl Pod {
@@ -81,17 +91,22 @@ impl Pod {
     /// The specification of a container.
     pub fn container(&self, which: ContainerRef) -> Option<&Container> {
         match which {
-            ContainerRef::Init(place) => self.spec.init_containers.as_ref()?.get(place),
-            ContainerRef::Main(place) => self.spec.containers.get(place),
+            ContainerRef::Init(index) => self.spec.init_containers.as_ref()?.get(index),
+            ContainerRef::Main(index) => self.spec.containers.get(index),
         }
     }
 
     /// Init containers and containers, in the order of the manifest.
     pub fn containers(&self) -> impl Iterator<Item = (ContainerRef, &Container)> {
-        let init = self.spec.init_containers.iter().flatten().enumerate();
-        let main = self.spec.containers.iter().enumerate();
-        init.map(|(i, c)| (ContainerRef::Init(i), c)).chain(main.map(|(i, c)| (ContainerRef::Main(i), c)))
+        containers_of(&self.spec)
     }
+}
+
+/// Init containers and containers of a specification, in the order of the manifest.
+pub(crate) fn containers_of(spec: &PodSpec) -> impl Iterator<Item = (ContainerRef, &Container)> {
+    let init = spec.init_containers.iter().flatten().enumerate();
+    let main = spec.containers.iter().enumerate();
+    init.map(|(i, c)| (ContainerRef::Init(i), c)).chain(main.map(|(i, c)| (ContainerRef::Main(i), c)))
 }
 
 /// An init container that runs for as long as the pod does.

@@ -26,7 +26,7 @@ fn decode(path: &str, bytes: &[u8], strict: bool) -> Result<Decoded, Refusal> {
 /// What makes a manifest invalid, as opposed to not supported. Strict, as the server was asked to be.
 fn problems(path: &str, bytes: &[u8]) -> Vec<Finding> {
     let refusal = decode(path, bytes, true).err();
-    let findings = refusal.iter().flat_map(Refusal::findings);
+    let findings = refusal.iter().flat_map(Refusal::problems);
     findings.filter(|finding| finding.reason != NOT_SUPPORTED).cloned().collect()
 }
 
@@ -107,13 +107,13 @@ fn every_remark_is_one_line_and_has_a_place() {
     for (path, bytes) in &manifests() {
         let findings = match decode(path, bytes, false) {
             Ok(decoded) => decoded.warnings,
-            Err(refusal) => refusal.findings().cloned().collect(),
+            Err(refusal) => refusal.problems().cloned().collect(),
         };
         for finding in findings {
             assert!(!finding.to_string().contains('\n'), "{path}: {finding}");
             // The end of a text that breaks off is on the line after its last.
             let last = bytes.split(|byte| *byte == b'\n').count() + 1;
-            match finding.place {
+            match finding.position {
                 Some(place) => assert!(place.line <= last && place.column > 0, "{path}: {finding:?}"),
                 None => assert!(finding.field.is_empty(), "{path}: {finding:?}"),
             }

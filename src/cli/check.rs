@@ -19,7 +19,7 @@ use self::input::{Input, read};
 use super::{CommandOutput, UsageError};
 use crate::config::this_node_name;
 use crate::pod::decode::Decoded;
-use crate::pod::decode::list::{Place, decode_list};
+use crate::pod::decode::list::{ItemPath, decode_list};
 use crate::pod::{Finding, Origin, Refusal, Source, decode_manifest};
 use crate::source::dir::why_skipped;
 use crate::sync::mux::{PodConfig, Snapshot};
@@ -160,20 +160,20 @@ fn skipped(paths: &[PathBuf], source: Source) -> Vec<Verdict> {
 /// One pod of an input, or why it is refused.
 struct Part {
     origin: String,
-    place: Place,
+    path: ItemPath,
     decoded: Result<Decoded, Refusal>,
 }
 
 /// The pods of an input, split as its source splits it.
 fn parts(bytes: Result<Vec<u8>, String>, origin: &Origin<'_>) -> Vec<Part> {
-    let part = |place, decoded| Part { origin: origin.path.to_owned(), place, decoded };
-    let whole = |decoded| vec![part(Place { document: None, item: None }, decoded)];
+    let part = |path, decoded| Part { origin: origin.path.to_owned(), path, decoded };
+    let whole = |decoded| vec![part(ItemPath { document: None, item: None }, decoded)];
     match bytes {
         Err(reason) => whole(Err(Finding::whole(reason).into())),
         Ok(bytes) if origin.source == Source::File => whole(decode_manifest(&bytes, origin)),
         Ok(bytes) => match decode_list(&bytes, origin) {
             Err(refusal) => whole(Err(refusal)),
-            Ok(items) => items.into_iter().map(|item| part(item.place, item.decoded)).collect(),
+            Ok(items) => items.into_iter().map(|item| part(item.path, item.decoded)).collect(),
         },
     }
 }
@@ -187,15 +187,16 @@ fn check(inputs: Vec<Input>, source: Source, node_name: &str, strict: bool, seen
     let mut uids = BTreeMap::new();
     let mut pods = Vec::new();
     let mut verdicts = Vec::new();
-    for Part { origin, place, decoded } in parts {
-        let name = format!("{origin} {place}").trim_end().to_owned();
+    for Part { origin, path, decoded } in parts {
+        let name = format!("{origin} {path}").trim_end().to_owned();
         let outcome = match decoded {
             Err(refusal) => Outcome::Refused(refusal),
             Ok(decoded) => {
                 let (pod, uid) = (decoded.pod.name.clone(), decoded.pod.uid.clone());
                 let clash = |field, what: String, first: &String| {
                     let reason = format!("{what} is already defined by {first}");
-                    Outcome::Refused(Finding::new(field, reason).into())
+                    let refusal = Refusal::from(Finding::new(field, reason));
+                    Outcome::Refused(refusal.with_warnings(decoded.warnings.clone()))
                 };
                 match (names.get(&pod), uids.get(&uid)) {
                     (Some(first), _) => clash("metadata.name", format!("pod {pod}"), first),
@@ -209,7 +210,7 @@ fn check(inputs: Vec<Input>, source: Source, node_name: &str, strict: bool, seen
                 }
             }
         };
-        let (document, item) = (place.document.unwrap_or(1), place.item);
+        let (document, item) = (path.document.unwrap_or(1), path.item);
         verdicts.push(Verdict { source, origin, document, item, outcome });
     }
     // Cycles of pods that wait for each other are found when all pods are known.
@@ -222,23 +223,23 @@ fn check(inputs: Vec<Input>, source: Source, node_name: &str, strict: bool, seen
 fn render(verdicts: &[Verdict]) -> String {
     let mut text = String::new();
     let mut line = |origin: &str, what: &str, finding: &Finding| {
-        let place = finding.place.map(|at| format!(":{}:{}", at.line, at.column)).unwrap_or_default();
+        let place = finding.position.map(|at| format!(":{}:{}", at.line, at.column)).unwrap_or_default();
         // Writing to a String cannot fail.
         let _ = writeln!(text, "{origin}{place}: {what}: {finding}");
     };
     for Verdict { origin, outcome, .. } in verdicts {
         match outcome {
             Outcome::Refused(refusal) => {
-                refusal.findings().for_each(|finding| line(origin, outcome.word(), finding));
+                refusal.problems().for_each(|finding| line(origin, outcome.word(), finding));
             }
             Outcome::Accepted { pod, .. }
             | Outcome::Unchanged { pod, .. }
             | Outcome::Shadowed { pod, .. } => {
                 line(origin, outcome.word(), &Finding::whole(pod.to_string()));
-                outcome.warnings().iter().for_each(|finding| line(origin, "warning", finding));
             }
             Outcome::Skipped { reason } => line(origin, outcome.word(), &Finding::whole(reason.as_str())),
         }
+        outcome.warnings().iter().for_each(|finding| line(origin, "warning", finding));
     }
     text
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::finding::Finding;
+use crate::text::excerpt::quoted;
 use crate::time::duration::parse_duration;
 
 /// A duration: no crash loop of this pod waits longer between two tries.
@@ -36,8 +37,12 @@ pub(crate) fn names<'a>(metadata: &'a ObjectMeta, key: &str) -> Vec<&'a str> {
 pub(crate) fn duration(metadata: &ObjectMeta, key: &str) -> Result<Option<Duration>, Finding> {
     let Some(text) = metadata.annotations.as_ref().and_then(|all| all.get(key)) else { return Ok(None) };
     let nanos = parse_duration(text).and_then(|nanos| u64::try_from(nanos).ok()).filter(|nanos| *nanos > 0);
-    let wrong =
-        || Finding::new(field(key), format!("{text:?} is not a duration of more than 0, such as 30s or 5m"));
+    let wrong = || {
+        Finding::new(
+            field(key),
+            format!("{} is not a duration of more than 0, such as 30s or 5m", quoted(text)),
+        )
+    };
     Ok(Some(Duration::from_nanos(nanos.ok_or_else(wrong)?)))
 }
 

@@ -19,15 +19,18 @@ use super::finding::{Finding, Refusal};
 use super::identity::{apply_identity, config_hash, container_hashes};
 use super::validate::validate_pod;
 use super::{Pod, Source};
+use crate::text::excerpt::quoted;
 use crate::text::suggest::nearest;
-use crate::text::yaml::{Document, find_places, parse_documents, place_after};
+use crate::text::yaml::{Document, find_positions, parse_documents, position_after};
 
 /// The largest manifest, as in kubelet.
 pub(crate) const MAX_MANIFEST: usize = 10 << 20;
 
 /// More problems than these are not looked at: nobody reads them, and sorting them takes time.
 const MAX_PROBLEMS: usize = 100;
-/// More findings of one text than these get no places: the search takes its time for each.
+/// More values of the wrong type than these are not looked for: each takes another pass.
+const MAX_TYPE_ERRORS: usize = 10;
+/// More findings of one text than these get no positions: the search takes its time for each.
 const MAX_LOCATED: usize = 1000;
 
 /// Where a manifest was found, by whom and when.
@@ -83,8 +86,9 @@ pub(crate) fn parse_manifest(bytes: &[u8]) -> Result<(&str, Vec<Document>), Refu
         return Err(Finding::whole(reason).into());
     }
     let text = std::str::from_utf8(bytes).map_err(|error| not_text(bytes, error.valid_up_to()))?;
-    let documents = parse_documents(text)
-        .map_err(|error| Finding::whole(format!("not valid YAML: {}", error.message)).at(error.place))?;
+    let documents = parse_documents(text).map_err(|error| {
+        Finding::whole(format!("not valid {}: {}", error.format, error.message)).at(error.position)
+    })?;
     Ok((text, documents))
 }
 
@@ -106,68 +110,97 @@ pub(crate) fn locate<'a>(text: &str, findings: impl Iterator<Item = (usize, Stri
     }
     let fields: Vec<(usize, &str)> =
         findings.iter().map(|(document, path, _)| (*document, path.as_str())).collect();
-    let places = find_places(text, &fields);
-    for ((.., finding), place) in findings.into_iter().zip(places) {
-        finding.place = place;
+    let positions = find_positions(text, &fields);
+    for ((.., finding), position) in findings.into_iter().zip(positions) {
+        finding.position = position;
     }
 }
 
-/// Decodes a document that is already parsed. Its findings have no places yet: see [`locate`].
+/// Decodes a document that is already parsed. Its findings have no positions yet: see [`locate`].
 pub(crate) fn decode_document(document: &Document, origin: &Origin<'_>) -> Result<Decoded, Refusal> {
-    let manifest = &document.value;
-    check_kind(manifest)?;
-    let hash = config_hash(manifest, origin.node_name, origin.path);
-    let mut doubtful: Vec<Finding> = document
-        .duplicate_keys
-        .iter()
-        .map(|key| Finding::new(key, "written more than once; the last counts"))
-        .collect();
-    let api_pod = decode_types(manifest, &mut doubtful)?;
-    let report = check_fields(manifest);
-
-    let mut metadata = api_pod.metadata;
-    let mut spec = api_pod.spec.unwrap_or_default();
-    let mut problems = Vec::new();
-    let mut warnings = Vec::new();
-    if metadata.name.as_deref().unwrap_or_default().is_empty() {
-        problems.push(Finding::new("metadata.name", "must not be empty"));
-    }
-    if let Some(other) =
-        spec.node_name.as_deref().filter(|name| !name.is_empty() && *name != origin.node_name)
-    {
-        let reason = format!("{other:?} is replaced by this node's name, {:?}", origin.node_name);
-        warnings.push(Finding::new("spec.nodeName", reason));
-    }
-    let given = |key| metadata.annotations.as_ref().is_some_and(|all| all.contains_key(key));
-    if given(AFTER_TIMEOUT) && !given(AFTER) {
-        let reason = format!("has no effect without {AFTER}");
-        warnings.push(Finding::new(annotations::field(AFTER_TIMEOUT), reason));
-    }
-    let (name, uid) = apply_identity(&mut metadata, &mut spec, &hash, origin);
-    apply_defaults(&mut spec);
-    problems.extend(validate_pod(&metadata, &spec));
-    problems.extend(report.refusals);
+    let mut remarks = Remarks::default();
+    let decoded = decode_pod(document, origin, &mut remarks);
+    let Remarks { mut problems, mut warnings, doubtful, not_honoured } = remarks;
     if origin.strict {
         problems.extend(doubtful);
     } else {
         warnings.extend(doubtful);
     }
-    if let Some(refusal) = Refusal::from_findings(one_per_field(problems)) {
-        return Err(refusal);
-    }
-    warnings.extend(report.warnings);
+    warnings.extend(not_honoured);
     if let Some(more) = warnings.len().checked_sub(MAX_PROBLEMS).filter(|more| *more > 0) {
         warnings.truncate(MAX_PROBLEMS);
         warnings.push(Finding::whole(format!("and {more} more warnings")));
     }
+    match (decoded, Refusal::from_findings(one_per_field(problems))) {
+        (Some(pod), None) => Ok(Decoded { pod, warnings }),
+        (_, Some(refusal)) => Err(refusal.with_warnings(warnings)),
+        // What gives no pod says why.
+        (None, None) => Err(Finding::whole("not a Pod").into()),
+    }
+}
+
+/// What is said about one manifest.
+#[derive(Default)]
+struct Remarks {
+    /// Reasons to refuse it.
+    problems: Vec<Finding>,
+    /// What it says in vain.
+    warnings: Vec<Finding>,
+    /// Unknown and doubled fields: problems if that is asked for, else warnings.
+    doubtful: Vec<Finding>,
+    /// Fields that have no effect yet.
+    not_honoured: Vec<Finding>,
+}
+
+/// The pod of a document, if its types are those of a Pod.
+fn decode_pod(document: &Document, origin: &Origin<'_>, remarks: &mut Remarks) -> Option<Pod> {
+    let manifest = &document.value;
+    let doubled = |key: &String| Finding::new(key, "written more than once; the last counts");
+    remarks.doubtful.extend(document.duplicate_keys.iter().map(doubled));
+    if let Err(problem) = check_kind(manifest) {
+        remarks.problems.push(problem);
+        return None;
+    }
+    let hash = config_hash(manifest, origin.node_name, origin.path);
+    let (typed, unknown) = decode_types(manifest);
+    remarks.doubtful.extend(unknown);
+    let report = check_fields(manifest);
+    remarks.not_honoured.extend(report.warnings);
+    let api_pod = match typed {
+        Ok(api_pod) => api_pod,
+        Err(problems) => {
+            remarks.problems.extend(problems);
+            return None;
+        }
+    };
+
+    let mut metadata = api_pod.metadata;
+    let mut spec = api_pod.spec.unwrap_or_default();
+    if metadata.name.as_deref().unwrap_or_default().is_empty() {
+        remarks.problems.push(Finding::new("metadata.name", "must not be empty"));
+    }
+    if let Some(other) =
+        spec.node_name.as_deref().filter(|name| !name.is_empty() && *name != origin.node_name)
+    {
+        let reason = format!("{} is replaced by this node's name, {:?}", quoted(other), origin.node_name);
+        remarks.warnings.push(Finding::new("spec.nodeName", reason));
+    }
+    let given = |key| metadata.annotations.as_ref().is_some_and(|all| all.contains_key(key));
+    if given(AFTER_TIMEOUT) && !given(AFTER) {
+        let reason = format!("has no effect without {AFTER}");
+        remarks.warnings.push(Finding::new(annotations::field(AFTER_TIMEOUT), reason));
+    }
+    let (name, uid) = apply_identity(&mut metadata, &mut spec, &hash, origin);
+    apply_defaults(&mut spec);
+    remarks.problems.extend(validate_pod(&metadata, &spec));
+    remarks.problems.extend(report.refusals);
     let container_hashes = container_hashes(manifest);
-    let pod = Pod { name, uid, hash, source: origin.source, metadata, spec, container_hashes };
-    Ok(Decoded { pod, warnings })
+    Some(Pod { name, uid, hash, source: origin.source, metadata, spec, container_hashes })
 }
 
 fn not_text(bytes: &[u8], valid: usize) -> Finding {
     let beginning = bytes.get(..valid).and_then(|bytes| std::str::from_utf8(bytes).ok());
-    Finding::whole(format!("not UTF-8 text at byte {valid}")).at(beginning.map(place_after))
+    Finding::whole(format!("not UTF-8 text at byte {valid}")).at(beginning.map(position_after))
 }
 
 fn check_kind(manifest: &Value) -> Result<(), Finding> {
@@ -178,28 +211,74 @@ fn check_kind(manifest: &Value) -> Result<(), Finding> {
         match &manifest[field] {
             Value::Null => return Err(Finding::new(field, format!("missing, must be {want}"))),
             Value::String(text) if text == want => {}
-            other => return Err(Finding::new(field, format!("{other} is not {want}"))),
+            other => return Err(Finding::new(field, format!("{} is not {want}", shown(other)))),
         }
     }
     Ok(())
 }
 
-/// Decodes the types, notes unknown fields and names the field of a type error.
-fn decode_types(manifest: &Value, doubtful: &mut Vec<Finding>) -> Result<ApiPod, Finding> {
+/// A value in a few words.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => quoted(text),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "a mapping".to_owned(),
+        short => short.to_string(),
+    }
+}
+
+/// Decodes the types, and tells which fields are unknown. A value of the wrong type is taken away and the rest decoded
+/// anew, so that all of it is told at once.
+fn decode_types(manifest: &Value) -> (Result<ApiPod, Vec<Finding>>, Vec<Finding>) {
     let mut manifest = manifest.clone();
     quote_quantities(&mut manifest["spec"]);
-    let mut unknown = |path: serde_ignored::Path<'_>| {
+    let mut problems = Vec::new();
+    loop {
+        let mut unknown = Vec::new();
+        match decode_once(&manifest, &mut unknown) {
+            Ok(api_pod) if problems.is_empty() => return (Ok(api_pod), unknown),
+            Ok(_) => return (Err(problems), unknown),
+            Err((path, problem)) => {
+                problems.push(problem);
+                let taken = value_at(&mut manifest, &path).filter(|value| !value.is_null()).map(Value::take);
+                if taken.is_none() || problems.len() == MAX_TYPE_ERRORS {
+                    return (Err(problems), unknown);
+                }
+            }
+        }
+    }
+}
+
+/// Decodes the types up to the first value of the wrong one, and notes the unknown fields on the way.
+fn decode_once(
+    manifest: &Value,
+    unknown: &mut Vec<Finding>,
+) -> Result<ApiPod, (serde_path_to_error::Path, Finding)> {
+    let mut note = |path: serde_ignored::Path<'_>| {
         // Looking for what was meant takes time, and after so many nobody asks.
-        let meant = (doubtful.len() < MAX_PROBLEMS).then(|| meant(&path)).flatten();
+        let meant = (unknown.len() < MAX_PROBLEMS).then(|| meant(&path)).flatten();
         let hint = meant.map(|name| format!(", did you mean {name:?}?")).unwrap_or_default();
-        doubtful.push(Finding::new(dotted(&path), format!("unknown field{hint}")));
+        unknown.push(Finding::new(dotted(&path), format!("unknown field{hint}")));
     };
     let mut track = serde_path_to_error::Track::new();
-    let ignored = serde_ignored::Deserializer::new(&manifest, &mut unknown);
+    let ignored = serde_ignored::Deserializer::new(manifest, &mut note);
     ApiPod::deserialize(serde_path_to_error::Deserializer::new(ignored, &mut track)).map_err(|error| {
-        let path = track.path().to_string();
+        let path = track.path();
+        let field = Some(path.to_string()).filter(|field| field != ".").unwrap_or_default();
         let reason = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
-        Finding::new(if path == "." { String::new() } else { path }, reason)
+        (path, Finding::new(field, reason))
+    })
+}
+
+/// The value at a path, unless that is the whole.
+fn value_at<'a>(value: &'a mut Value, path: &serde_path_to_error::Path) -> Option<&'a mut Value> {
+    use serde_path_to_error::Segment;
+    let mut steps = path.iter().peekable();
+    steps.peek()?;
+    steps.try_fold(value, |value, step| match step {
+        Segment::Seq { index } => value.get_mut(*index),
+        Segment::Map { key } => value.get_mut(key),
+        Segment::Enum { .. } | Segment::Unknown => None,
     })
 }
 

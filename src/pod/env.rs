@@ -3,14 +3,15 @@
 use k8s_openapi::api::core::v1::Container;
 
 use super::finding::Finding;
+use crate::text::excerpt::quoted;
 
 /// Replaces `$(NAME)` by the value of `NAME`. `$$` is a dollar sign; a name without a value stays as written.
 pub(crate) fn expand<'v>(input: &str, lookup: impl Fn(&str) -> Option<&'v str>) -> String {
     let mut output = String::with_capacity(input.len());
     let mut rest = input;
-    while let Some(place) = rest.find('$') {
-        output.push_str(&rest[..place]);
-        rest = &rest[place + 1..];
+    while let Some(dollar) = rest.find('$') {
+        output.push_str(&rest[..dollar]);
+        rest = &rest[dollar + 1..];
         if let Some(after) = rest.strip_prefix('$') {
             output.push('$');
             rest = after;
@@ -55,7 +56,7 @@ pub(crate) fn container_env(
                     return Err(Finding::new(path, "only fieldRef is supported"));
                 };
                 let Some(value) = field(&reference.field_path) else {
-                    let reason = format!("{:?} has no value", reference.field_path);
+                    let reason = format!("{} has no value", quoted(&reference.field_path));
                     return Err(Finding::new(format!("{path}.fieldRef.fieldPath"), reason));
                 };
                 value

@@ -1,7 +1,7 @@
 //! What rkubelet makes of each field of a Pod. Nothing is dropped in silence.
 //!
-//! The walk is over the manifest as written. A row speaks for its field and all that is below it, unless a
-//! longer row says otherwise. `docs/pod-fields.md` lists the same rows; a test compares the two.
+//! The walk is over the manifest as written. A row is for its field and all fields below it that have no
+//! row of their own. `docs/pod-fields.md` lists the same rows; a test compares the two.
 
 mod table;
 

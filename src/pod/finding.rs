@@ -4,7 +4,14 @@ use std::fmt;
 
 use serde::ser::{Serialize, SerializeStruct as _, Serializer};
 
-use crate::text::yaml::Place;
+use crate::text::excerpt::one_line;
+use crate::text::yaml::Position;
+
+/// How many bytes of a field's path are told.
+const MAX_FIELD: usize = 600;
+
+/// How many bytes of a reason are told.
+const MAX_REASON: usize = 1200;
 
 /// How many problems of one manifest are told at once.
 const MAX_TOLD: usize = 10;
@@ -18,13 +25,15 @@ pub struct Finding {
     pub reason: String,
     /// Where the field is written, or the nearest thing above it.
     #[serde(flatten)]
-    pub place: Option<Place>,
+    pub position: Option<Position>,
 }
 
 impl Finding {
     /// A remark on a field.
     pub fn new(field: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self { field: one_line(field.into()), reason: one_line(reason.into()), place: None }
+        // Both may hold keys and values of the manifest, and errors that quote it.
+        let (field, reason) = (one_line(&field.into(), MAX_FIELD), one_line(&reason.into(), MAX_REASON));
+        Self { field, reason, position: None }
     }
 
     /// A remark on the manifest as a whole.
@@ -32,19 +41,10 @@ impl Finding {
         Self::new("", reason)
     }
 
-    /// The same remark, with its place.
-    pub fn at(self, place: impl Into<Option<Place>>) -> Self {
-        Self { place: place.into(), ..self }
+    /// The same remark, with its position.
+    pub fn at(self, position: impl Into<Option<Position>>) -> Self {
+        Self { position: position.into(), ..self }
     }
-}
-
-/// Keys and values come from the manifest, and may hold anything: no remark breaks a line or a terminal.
-fn one_line(text: String) -> String {
-    if !text.chars().any(char::is_control) {
-        return text;
-    }
-    let escape = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
-    text.chars().map(escape).collect()
 }
 
 impl fmt::Display for Finding {
@@ -64,9 +64,11 @@ pub struct Refusal {
     /// The first problem.
     pub first: Finding,
     /// Every other problem found in the same pass.
-    pub others: Vec<Finding>,
+    pub others: Box<[Finding]>,
     /// What follows from it.
     pub note: Option<&'static str>,
+    /// What the manifest says in vain: a misspelt field may be the cause of a problem.
+    pub warnings: Box<[Finding]>,
 }
 
 impl Refusal {
@@ -74,7 +76,7 @@ impl Refusal {
     pub fn from_findings(findings: Vec<Finding>) -> Option<Self> {
         let mut findings = findings.into_iter();
         let first = findings.next()?;
-        Some(Self { first, others: findings.collect(), note: None })
+        Some(Self { others: findings.collect(), ..Self::from(first) })
     }
 
     /// Why, without the first problem's field.
@@ -82,27 +84,37 @@ impl Refusal {
         told(&self.first.reason, &self.others, self.note)
     }
 
+    /// The same refusal, with more warnings about the same manifest.
+    pub fn with_warnings(mut self, more: Vec<Finding>) -> Self {
+        self.warnings = self.warnings.into_iter().chain(more).collect();
+        self
+    }
+
     /// Every problem, the first one first.
-    pub fn findings(&self) -> impl Iterator<Item = &Finding> {
+    pub fn problems(&self) -> impl Iterator<Item = &Finding> {
         std::iter::once(&self.first).chain(&self.others)
     }
 
-    /// Every problem, to be amended.
+    /// Every problem and every warning.
     pub fn findings_mut(&mut self) -> impl Iterator<Item = &mut Finding> {
-        std::iter::once(&mut self.first).chain(&mut self.others)
+        std::iter::once(&mut self.first).chain(&mut self.others).chain(&mut self.warnings)
     }
 }
 
 impl From<Finding> for Refusal {
     fn from(first: Finding) -> Self {
-        Self { first, others: Vec::new(), note: None }
+        Self { first, others: Box::default(), note: None, warnings: Box::default() }
     }
 }
 
 impl Serialize for Refusal {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut refusal = serializer.serialize_struct("Refusal", 2)?;
-        refusal.serialize_field("problems", &self.findings().collect::<Vec<_>>())?;
+        let mut refusal = serializer.serialize_struct("Refusal", 3)?;
+        refusal.serialize_field("problems", &self.problems().collect::<Vec<_>>())?;
+        match &*self.warnings {
+            [] => refusal.skip_field("warnings")?,
+            warnings => refusal.serialize_field("warnings", warnings)?,
+        }
         match self.note {
             Some(note) => refusal.serialize_field("note", note)?,
             None => refusal.skip_field("note")?,
@@ -136,6 +148,7 @@ mod tests {
         assert_eq!(Finding::new("spec.hostname", "too long").to_string(), "spec.hostname: too long");
         assert_eq!(Finding::whole("empty").to_string(), "empty");
         assert_eq!(Finding::new("a\nb", "\u{1b}[0mé").to_string(), "a\\nb: \\u{1b}[0mé");
+        assert!(Finding::new("x".repeat(9 << 20), "y".repeat(9 << 20)).to_string().len() < 2000);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Lifecycle hooks, as what is to be done: one action with its port looked up. `runtime::hooks` does it.
 //!
-//! A hook that cannot be run is a hook all the same: kubelet takes it in, and fails it when its time comes.
+//! A hook that cannot be run is accepted, as by kubelet, and fails when it is run.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{ContainerPort, HTTPGetAction, LifecycleHandler}
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::{PodName, PodUid};
+use crate::text::excerpt::quoted;
 use crate::text::url::Scheme;
 
 /// One hook of a container.
@@ -129,7 +130,7 @@ pub(crate) fn port_number(port: &IntOrString, ports: &[ContainerPort]) -> Result
 fn port_text(port: &IntOrString) -> String {
     match port {
         IntOrString::Int(number) => number.to_string(),
-        IntOrString::String(name) => format!("{name:?}"),
+        IntOrString::String(name) => quoted(name),
     }
 }
 

@@ -18,8 +18,8 @@ pub(crate) fn hosts_file(pod: &Pod, names: &HostNames, ips: &[String], node_host
         format!("{HEADER}{own}")
     };
     let aliases = pod.spec.host_aliases.iter().flatten();
-    for (place, alias) in aliases.enumerate() {
-        if place == 0 {
+    for (index, alias) in aliases.enumerate() {
+        if index == 0 {
             text.push_str("\n# Entries added by HostAliases.\n");
         }
         let names = alias.hostnames.as_deref().unwrap_or_default().join("\t");

@@ -69,7 +69,7 @@ pub(crate) fn apply_identity(
     (PodName { namespace, name }, PodUid(uid))
 }
 
-/// A pod from a file is not driven out by what ails the node.
+/// A pod from a file tolerates every NoExecute taint: conditions of the node do not evict it.
 fn tolerate_no_execute(spec: &mut PodSpec) {
     let toleration = Toleration {
         effect: Some("NoExecute".to_owned()),

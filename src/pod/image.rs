@@ -7,5 +7,5 @@
 
 pub(crate) mod keyring;
 pub(crate) mod name;
-mod place;
 pub(crate) mod provider;
+mod registry_pattern;

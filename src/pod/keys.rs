@@ -26,9 +26,9 @@ pub(crate) const CONFIG_MIRROR: &str = "kubernetes.io/config.mirror";
 pub(crate) const CONTAINER_HASH: &str = "io.kubernetes.container.hash";
 /// Annotation of a container: how many containers of its name came before.
 pub(crate) const RESTART_COUNT: &str = "io.kubernetes.container.restartCount";
-/// Annotation of a container: where it may leave its last words.
+/// Annotation of a container: the path of its termination message.
 pub(crate) const TERMINATION_MESSAGE_PATH: &str = "io.kubernetes.container.terminationMessagePath";
-/// Annotation of a container: what to take for its last words.
+/// Annotation of a container: its terminationMessagePolicy.
 pub(crate) const TERMINATION_MESSAGE_POLICY: &str = "io.kubernetes.container.terminationMessagePolicy";
 /// Annotation of a container: what to do before it is stopped, as JSON.
 pub(crate) const PRE_STOP_HANDLER: &str = "io.kubernetes.container.preStopHandler";
@@ -46,7 +46,7 @@ pub(crate) const BOOT_ID: &str = "rkubelet.dev/boot-id";
 /// Annotation of a container, ours: how often a rule restarted all containers of the pod before it.
 pub(crate) const ROUND: &str = "rkubelet.dev/round";
 
-/// Annotation of a container, ours: its place among the init containers, for a sidecar. Sidecars end last.
+/// Annotation of a container, ours: its index among the init containers, for a sidecar. Sidecars end last.
 pub(crate) const SIDECAR: &str = "rkubelet.dev/sidecar";
 
 /// Annotation of a container, ours: the signal that asks it to end, for runtimes that do not keep it.

@@ -1,4 +1,4 @@
-//! Which pods matter more than others: those start first.
+//! The priority of pods: those of a higher priority start first.
 
 use k8s_openapi::api::core::v1::PodSpec;
 

@@ -4,9 +4,10 @@ use std::fmt;
 
 use k8s_openapi::api::core::v1::{PodSpec, ResourceRequirements};
 
+use super::containers_of;
 use super::quantity::Amount;
 
-/// How a pod fares when the node is short of memory.
+/// The quality-of-service class: decides who is killed first when the node is short of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum QosClass {
     /// Every container asks for as much CPU and memory as it may use.
@@ -41,8 +42,8 @@ pub(crate) fn qos_class(spec: &PodSpec) -> QosClass {
     {
         return class_of(resources);
     }
-    let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
-    let classes = containers.map(|c| c.resources.as_ref().map_or(QosClass::BestEffort, class_of));
+    let classes =
+        containers_of(spec).map(|(_, c)| c.resources.as_ref().map_or(QosClass::BestEffort, class_of));
     agreed(classes)
 }
 

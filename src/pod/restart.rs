@@ -18,7 +18,7 @@ pub(crate) enum RestartPolicy {
 /// What follows an exit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AfterExit {
-    /// That was that.
+    /// The container is not started again.
     Stays,
     /// The container is started again.
     Restarts,

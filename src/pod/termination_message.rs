@@ -1,4 +1,4 @@
-//! The last words of a container: what is kept of its file, or of its log.
+//! The termination message of a container: what is kept of its file, or of its log.
 //!
 //! The numbers are kubelet's. A container may write anything: what is not UTF-8 is replaced, and no limit is passed.
 
@@ -15,7 +15,7 @@ pub(crate) const LOG_WINDOW: usize = 64 << 10;
 /// The most that the containers of a pod may show together.
 const MAX_POD: usize = 12 << 10;
 
-/// Where to look for the last words of a container that ended.
+/// Where the termination message of a container is looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fallback {
     /// In its file alone.
@@ -68,7 +68,7 @@ pub(crate) fn from_log(bytes: &[u8], whole: bool) -> String {
     ending(&String::from_utf8_lossy(kept), MAX_LOG).to_owned()
 }
 
-/// The runtime's own sentence and the container's last words, as one.
+/// The runtime's message and the container's termination message, joined.
 pub(crate) fn joined(runtime: String, words: &str) -> String {
     match (runtime.is_empty(), words.is_empty()) {
         (_, true) => runtime,

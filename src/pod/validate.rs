@@ -22,6 +22,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::annotations;
 use super::finding::Finding;
 use super::keys::CONFIG_MIRROR;
+use crate::text::excerpt::quoted;
 use findings::Findings;
 
 const MAX_ANNOTATIONS: usize = 256 * 1024;
@@ -82,7 +83,8 @@ fn validate_spec(spec: &PodSpec, findings: &mut Findings) {
     findings.check("spec.runtimeClassName", class.and_then(|name| names::not_subdomain(&name)));
     validate_hostname_override(spec, findings);
     if let Some(os) = spec.os.as_ref().filter(|os| os.name != "linux") {
-        let reason = format!("PodOSNotSupported: {:?} is not this node's operating system, linux", os.name);
+        let reason =
+            format!("PodOSNotSupported: {} is not this node's operating system, linux", quoted(&os.name));
         findings.add("spec.os.name", reason);
     }
     if spec.host_pid == Some(true) && spec.share_process_namespace == Some(true) {
@@ -92,8 +94,8 @@ fn validate_spec(spec: &PodSpec, findings: &mut Findings) {
         if alias.ip.parse::<IpAddr>().is_err() {
             findings.add(format_args!("spec.hostAliases[{index}].ip"), not_an_ip(&alias.ip));
         }
-        for (place, name) in alias.hostnames.iter().flatten().enumerate() {
-            let field = format!("spec.hostAliases[{index}].hostnames[{place}]");
+        for (inner, name) in alias.hostnames.iter().flatten().enumerate() {
+            let field = format!("spec.hostAliases[{index}].hostnames[{inner}]");
             findings.check(field, names::not_subdomain(name));
         }
     }
@@ -143,7 +145,7 @@ fn validate_dns(spec: &PodSpec, findings: &mut Findings) {
         match server.parse() {
             Err(_) => findings.add(field, not_an_ip(server)),
             Ok(IpAddr::V6(address)) if address.to_ipv4_mapped().is_some() => {
-                findings.add(field, format!("{server:?} is an IPv4 address in the clothes of IPv6"));
+                findings.add(field, format!("{} is an IPv4-mapped IPv6 address", quoted(server)));
             }
             Ok(_) => {}
         }
@@ -172,7 +174,7 @@ fn validate_dns(spec: &PodSpec, findings: &mut Findings) {
 }
 
 fn not_an_ip(text: &str) -> String {
-    format!("{text:?} is not an IP address")
+    format!("{} is not an IP address", quoted(text))
 }
 
 #[cfg(test)]

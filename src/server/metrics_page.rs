@@ -66,7 +66,7 @@ fn render_manifests(page: &mut Page, view: &View) {
         "Fields of accepted manifests that are not honoured.",
     );
     for source in [Source::File, Source::Http].into_iter().chain(api) {
-        let of_source = view.verdicts.iter().filter(|v| v.source == source);
+        let of_source = view.verdicts.iter().filter(|v| v.source == source && v.outcome.taken().is_some());
         let warnings = of_source.flat_map(|v| v.outcome.warnings());
         page.sample(&[("source", source.as_str())], count(warnings, |_| true));
     }

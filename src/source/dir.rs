@@ -154,10 +154,13 @@ fn log(dir: &Path, notice: &Notice) {
             }
         }
         Notice::Verdict { path, outcome: Outcome::Refused(refusal), .. } => {
-            let (place, field) = (refusal.first.place, &refusal.first.field);
+            let (place, field) = (refusal.first.position, &refusal.first.field);
             let (line, column) = (place.map(|p| p.line), place.map(|p| p.column));
             let reason = refusal.reason();
             warn!(file = %path.display(), field, reason, line, column, "manifest refused");
+            for warning in &refusal.warnings {
+                warn!(file = %path.display(), "{warning}");
+            }
         }
         // The first two are for the mux to find out; skipped files have a notice of their own.
         Notice::Verdict {

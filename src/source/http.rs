@@ -238,10 +238,13 @@ fn log(url: &Url, change: &Change) {
             }
         }
         Change::Verdict(Verdict { origin, document, item, outcome: Outcome::Refused(refusal), .. }) => {
-            let (place, field) = (refusal.first.place, &refusal.first.field);
+            let (place, field) = (refusal.first.position, &refusal.first.field);
             let (line, column) = (place.map(|p| p.line), place.map(|p| p.column));
             let reason = refusal.reason();
             warn!(origin, document, item, field, reason, line, column, "manifest refused");
+            for warning in &refusal.warnings {
+                warn!(origin, document, item, "{warning}");
+            }
         }
         // These are found out where sources meet.
         Change::Verdict(Verdict {

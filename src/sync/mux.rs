@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::plan::order::{Pods, refuse_cycles};
-use crate::pod::{ConfigHash, Finding, Pod, PodName, PodUid, Source};
+use crate::pod::{ConfigHash, Finding, Pod, PodName, PodUid, Refusal, Source};
 use crate::sync::view::{Outcome, Verdict, Winner};
 use claims::refuse_claimed;
 
@@ -127,7 +127,8 @@ impl PodConfig {
     fn refusal(&self, verdict: &Verdict) -> Option<Outcome> {
         let (_, why) =
             self.refused.get(verdict.outcome.taken()?).filter(|(source, _)| *source == verdict.source)?;
-        Some(Outcome::Refused(why.clone().into()))
+        let warnings = verdict.outcome.warnings().to_vec();
+        Some(Outcome::Refused(Refusal::from(why.clone()).with_warnings(warnings)))
     }
 
     /// What became of every document, with the clashes between sources.

@@ -56,7 +56,7 @@ fn hard_yaml() -> impl Iterator<Item = (String, Vec<u8>)> {
         ("huge-number", format!("a: {}\nb: 1e{}\n", "9".repeat(10_000), "9".repeat(1_000)).into_bytes()),
         ("long-line", format!("args: [{}x]", "x,".repeat(100_000)).into_bytes()),
         ("many-nodes", format!("args: [{}1]", "1,".repeat(5 << 20)).into_bytes()),
-        ("most-nodes", format!("args: [{}1]", "{a: {}},".repeat(45_000)).into_bytes()),
+        ("most-nodes", format!("args: [{}1]", "{a: {}},".repeat(120_000)).into_bytes()),
         ("not-utf-8", b"kind: Pod\napiVersion: v1\n\xff\xfe: \xc3\x28\n".to_vec()),
         ("tags", b"!!binary a: !!map {!!str b: !<tag:yaml.org,2002:int> 1, ? !x c : !!null d}".to_vec()),
     ])

@@ -1,8 +1,8 @@
-//! Fuzzes the reader of YAML, and the search for places in what it read.
+//! Fuzzes the reader of YAML, and the search for positions in what it read.
 
 #![no_main]
 
-use rkubelet::testing::{find_places, parse_documents};
+use rkubelet::testing::{find_positions, parse_documents};
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     if let Ok(text) = std::str::from_utf8(data)
@@ -16,9 +16,9 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
                 paths.map(|path| (document.number, path))
             })
             .collect();
-        let places = find_places(text, &fields);
-        assert_eq!(places.len(), fields.len());
+        let positions = find_positions(text, &fields);
+        assert_eq!(positions.len(), fields.len());
         let lines = text.split(['\n', '\r']).count();
-        assert!(places.iter().flatten().all(|place| (1..=lines).contains(&place.line)));
+        assert!(positions.iter().flatten().all(|position| (1..=lines).contains(&position.line)));
     }
 });

@@ -58,6 +58,16 @@ fn verdicts_in_words_and_codes() {
     assert_eq!(render(&good), "a.yaml: accepted: default/a-n1\nb.yaml: accepted: default/b-n1\n");
     assert_eq!(code(&good), [0, 0]);
 
+    let refused = verdicts(vec![input("a.yaml", pod("A", "imag"))]);
+    let lines = render(&refused);
+    let lines: Vec<_> = lines.lines().collect();
+    assert!(lines[0].starts_with("a.yaml:4:3: refused: metadata.name: "), "{lines:?}");
+    assert_eq!(
+        lines[1..],
+        ["a.yaml:9:5: warning: spec.containers[0].imag: unknown field, did you mean \"image\"?"]
+    );
+    assert_eq!(code(&refused), [1, 1]);
+
     let warned = verdicts(vec![input("a.yaml", pod("a", "comand"))]);
     assert_eq!(
         render(&warned),

@@ -1,31 +1,37 @@
 //! From a text that holds any number of pods to one result for each: Pods, PodLists and Lists, in several documents.
 //!
-//! Invariant: nothing is passed over in silence. A document that is neither a pod nor a list of pods is a refusal in
-//! its own place, and only a list that says it is empty is empty.
+//! Invariant: nothing is passed over in silence. A document that is neither a pod nor a list of pods is a refused
+//! item, and only a list that says it is empty, and says nothing else that is not known, is empty. Remarks on a list itself
+//! are warnings on its first item.
 
 use std::fmt;
 
 use serde_json::Value;
 
-use super::{Decoded, Origin, decode_document, locate, parse_manifest};
+use super::{Decoded, MAX_PROBLEMS, Origin, decode_document, locate, parse_manifest, shown};
 use crate::pod::PodName;
 use crate::pod::finding::{Finding, Refusal};
 use crate::pod::identity::static_name;
+use crate::text::suggest::nearest;
 use crate::text::yaml::Document;
 
 /// More pods than these no node runs, and what holds more is a mistake.
 const MAX_ITEMS: usize = 5000;
 
+/// What a list may hold beside its kind, and its metadata.
+const LIST_FIELDS: &[&str] = &["apiVersion", "kind", "metadata", "items"];
+const METADATA_FIELDS: &[&str] = &["continue", "remainingItemCount", "resourceVersion", "selfLink"];
+
 /// Where in a text a pod was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct ItemPath {
     /// The document, if there are several; the first is 1, and empty ones are counted.
     pub document: Option<usize>,
-    /// The place in the list, if it is in one; the first is 0.
+    /// The index in the list, if it is in one; the first is 0.
     pub item: Option<usize>,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ItemPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.document, self.item) {
             (None, None) => Ok(()),
@@ -36,11 +42,11 @@ impl fmt::Display for Place {
     }
 }
 
-/// What one place of the text comes to.
+/// What one item of a text comes to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Item {
     /// Where it stands.
-    pub place: Place,
+    pub path: ItemPath,
     /// The name that the pod has or would have; none if it cannot be told.
     pub name: Option<PodName>,
     /// The manifest, as JSON; what a pod's hash is made of.
@@ -63,23 +69,28 @@ pub fn decode_list(bytes: &[u8], origin: &Origin<'_>) -> Result<Vec<Item>, Refus
     let mut numbers = Vec::new();
     for document in documents {
         let number = document.number;
-        let document_place = Place { document: several.then_some(number), item: None };
-        match split(document) {
-            Ok(Split::Single(document)) => items.push(decode(document_place, document, origin)),
-            Ok(Split::List(list)) if list.len() > MAX_ITEMS - items.len().min(MAX_ITEMS) => {
+        let document_path = ItemPath { document: several.then_some(number), item: None };
+        match split(document, origin.strict) {
+            Ok(Split::Single(document)) => items.push(decode(document_path, document, origin)),
+            Ok(Split::List { pods, .. }) if pods.len() > MAX_ITEMS - items.len().min(MAX_ITEMS) => {
                 return Err(Finding::whole(format!("holds more than {MAX_ITEMS} pods")).into());
             }
-            Ok(Split::List(list)) => {
-                let places = list.into_iter().enumerate();
-                items.extend(places.map(|(index, document)| {
-                    decode(Place { item: Some(index), ..document_place }, document, origin)
-                }));
+            Ok(Split::List { pods, mut doubtful }) => {
+                locate(text, doubtful.iter_mut().map(|finding| (number, String::new(), finding)));
+                let paths = (0..).map(|index| ItemPath { item: Some(index), ..document_path });
+                let first = items.len();
+                items.extend(pods.into_iter().zip(paths).map(|(pod, path)| decode(path, pod, origin)));
+                match items.get_mut(first).map(|item| &mut item.decoded) {
+                    Some(Ok(decoded)) => decoded.warnings.extend(doubtful),
+                    Some(Err(refusal)) => *refusal = refusal.clone().with_warnings(doubtful),
+                    None => {}
+                }
             }
-            Err(finding) => items.push(Item {
-                place: document_place,
+            Err(refusal) => items.push(Item {
+                path: document_path,
                 name: None,
                 manifest: Value::Null,
-                decoded: Err(finding.into()),
+                decoded: Err(refusal),
             }),
         }
         numbers.resize(items.len(), number);
@@ -90,43 +101,63 @@ pub fn decode_list(bytes: &[u8], origin: &Origin<'_>) -> Result<Vec<Item>, Refus
 
 /// What is said about an item, each with the number of its document and the path of the item in it.
 fn findings(item: &mut Item, number: usize) -> impl Iterator<Item = (usize, String, &mut Finding)> {
-    let path = item.place.item.map(|index| format!("items[{index}]")).unwrap_or_default();
+    let path = item.path.item.map(|index| format!("items[{index}]")).unwrap_or_default();
     let (warnings, problems) = match &mut item.decoded {
         Ok(decoded) => (Some(decoded.warnings.iter_mut()), None),
         Err(refusal) => (None, Some(refusal.findings_mut())),
     };
     let all = warnings.into_iter().flatten().chain(problems.into_iter().flatten());
-    all.map(move |finding| (number, path.clone(), finding))
+    // What is said about the list as a whole has its position already.
+    let open = all.filter(|finding| finding.position.is_none());
+    open.map(move |finding| (number, path.clone(), finding))
 }
 
 enum Split {
     Single(Document),
-    List(Vec<Document>),
+    List {
+        pods: Vec<Document>,
+        /// Unknown and doubled fields of the list itself.
+        doubtful: Vec<Finding>,
+    },
 }
 
-/// Takes a list apart.
-fn split(mut document: Document) -> Result<Split, Finding> {
+/// Takes a list apart. Unknown and doubled fields refuse it if that is asked for, or if it is empty: they may be the pods
+/// that are missing in it.
+fn split(mut document: Document, strict: bool) -> Result<Split, Refusal> {
     let kind = match document.value["kind"].as_str() {
         Some(kind @ ("PodList" | "List")) => kind.to_owned(),
         _ => return Ok(Split::Single(document)),
     };
+    let doubtful = doubtful_fields(&document);
+    let refuse = |finding: Finding| Err(Refusal::from(finding).with_warnings(doubtful.clone()));
     match &document.value["apiVersion"] {
         Value::String(version) if version == "v1" => {}
-        Value::Null => return Err(Finding::new("apiVersion", "missing, must be v1")),
-        other => return Err(Finding::new("apiVersion", format!("{other} is not v1"))),
+        Value::Null => return refuse(Finding::new("apiVersion", "missing, must be v1")),
+        other => return refuse(Finding::new("apiVersion", format!("{} is not v1", shown(other)))),
     }
     if document.value["metadata"]["continue"].as_str().is_some_and(|more| !more.is_empty()) {
-        return Err(Finding::new("metadata.continue", "the list is only a part; the whole is needed"));
+        return refuse(Finding::new("metadata.continue", "the list is only a part; the whole is needed"));
+    }
+    if document.duplicate_keys.iter().any(|key| key == "items") {
+        return refuse(Finding::new(
+            "items",
+            "written more than once: it cannot be told which pods are meant",
+        ));
     }
     let Value::Array(items) = document.value["items"].take() else {
-        return Err(Finding::new("items", "must be a list; one without pods is written as []"));
+        return refuse(Finding::new("items", "must be a list; one without pods is written as []"));
     };
+    if (strict || items.is_empty())
+        && let Some(refusal) = Refusal::from_findings(doubtful.clone())
+    {
+        return Err(refusal);
+    }
     let duplicates = |index: usize| {
         let prefix = format!("items[{index}].");
         let inner = document.duplicate_keys.iter().filter_map(|key| key.strip_prefix(&prefix));
         inner.map(str::to_owned).collect()
     };
-    let documents = items.into_iter().enumerate().map(|(index, mut value)| {
+    let pods = items.into_iter().enumerate().map(|(index, mut value)| {
         // Whoever writes out a PodList leaves these out: what the items are is said above them.
         if kind == "PodList"
             && let Value::Object(pod) = &mut value
@@ -137,16 +168,35 @@ fn split(mut document: Document) -> Result<Split, Finding> {
         }
         Document { number: document.number, value, duplicate_keys: duplicates(index) }
     });
-    Ok(Split::List(documents.collect()))
+    let pods = pods.collect();
+    Ok(Split::List { pods, doubtful })
 }
 
-fn decode(place: Place, document: Document, origin: &Origin<'_>) -> Item {
+/// The fields of a list itself that are unknown or written more than once.
+fn doubtful_fields(list: &Document) -> Vec<Finding> {
+    let inside = |key: &&String| !key.starts_with("items[") && *key != "items";
+    let doubled = list.duplicate_keys.iter().filter(inside);
+    let doubled = doubled.map(|key| Finding::new(key, "written more than once; the last counts"));
+    let known = [("", LIST_FIELDS), ("metadata.", METADATA_FIELDS)];
+    let unknown = known.into_iter().zip([&list.value, &list.value["metadata"]]);
+    let unknown = unknown.flat_map(|((prefix, known), value)| {
+        let fields = value.as_object().into_iter().flatten().map(|(field, _)| field);
+        fields.filter(|field| !known.contains(&field.as_str())).map(move |field| {
+            let meant = nearest(field, known.iter().copied());
+            let hint = meant.map(|name| format!(", did you mean {name:?}?")).unwrap_or_default();
+            Finding::new(format!("{prefix}{field}"), format!("unknown field of the list{hint}"))
+        })
+    });
+    doubled.chain(unknown).take(MAX_PROBLEMS).collect()
+}
+
+fn decode(path: ItemPath, document: Document, origin: &Origin<'_>) -> Item {
     let decoded = decode_document(&document, origin);
     let name = match &decoded {
         Ok(decoded) => Some(decoded.pod.name.clone()),
         Err(_) => name_of(&document.value, origin.node_name),
     };
-    Item { place, name, manifest: document.value, decoded }
+    Item { path, name, manifest: document.value, decoded }
 }
 
 /// The name that a pod would have if the rest of its manifest were good.
@@ -164,175 +214,4 @@ fn name_of(manifest: &Value, node_name: &str) -> Option<PodName> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::pod::Source;
-
-    const SPEC: &str = "spec: {containers: [{name: c, image: i}]}";
-
-    fn origin() -> Origin<'static> {
-        Origin {
-            node_name: "n",
-            source: Source::Http,
-            path: "url",
-            seen: jiff::Timestamp::UNIX_EPOCH,
-            strict: false,
-        }
-    }
-
-    fn pod(name: &str) -> String {
-        format!("{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, {SPEC}}}")
-    }
-
-    /// `place name` for each pod, `place name! field` for each refusal.
-    fn told(text: &str) -> Vec<String> {
-        let items = match decode_list(text.as_bytes(), &origin()) {
-            Ok(items) => items,
-            Err(refusal) => return vec![format!("! {refusal}")],
-        };
-        let each = items.into_iter().map(|item| {
-            let name = item.name.map_or("?".to_owned(), |name| name.to_string());
-            let fault = item.decoded.err().map(|refusal| format!("! {}", refusal.first.field));
-            format!("{}|{name}{}", item.place, fault.unwrap_or_default())
-        });
-        each.collect()
-    }
-
-    #[test]
-    fn pods_are_found_wherever_they_stand() {
-        let (a, b) = (pod("a"), pod("b"));
-        let bare = format!("{{metadata: {{name: a}}, {SPEC}}}");
-        let cases: &[(&str, String, &[&str])] = &[
-            ("one pod", a.clone(), &["|default/a-n"]),
-            (
-                "two documents",
-                format!("{a}\n---\n{b}"),
-                &["document 1|default/a-n", "document 2|default/b-n"],
-            ),
-            (
-                "a PodList",
-                format!("{{apiVersion: v1, kind: PodList, items: [{bare}, {b}]}}"),
-                &["items[0]|default/a-n", "items[1]|default/b-n"],
-            ),
-            ("a List", format!("{{apiVersion: v1, kind: List, items: [{a}]}}"), &["items[0]|default/a-n"]),
-            (
-                "items of a List say what they are",
-                format!("{{apiVersion: v1, kind: List, items: [{bare}]}}"),
-                &["items[0]|?! kind"],
-            ),
-            (
-                "a list among documents",
-                format!("{a}\n---\n{{apiVersion: v1, kind: List, items: [{b}]}}"),
-                &["document 1|default/a-n", "document 2 items[0]|default/b-n"],
-            ),
-            (
-                "empty documents are counted",
-                format!("---\n# nothing\n---\n{a}\n---\n---\n{b}"),
-                &["document 2|default/a-n", "document 4|default/b-n"],
-            ),
-            ("JSON", r#"{"apiVersion":"v1","kind":"PodList","items":[]}"#.to_owned(), &[]),
-            ("an empty List", "{apiVersion: v1, kind: List, items: []}".to_owned(), &[]),
-        ];
-        for (name, text, expect) in cases {
-            assert_eq!(told(text), *expect, "{name}");
-        }
-    }
-
-    #[test]
-    fn what_is_no_pod_is_refused_in_its_place() {
-        let (a, bad) =
-            (pod("a"), "{apiVersion: v1, kind: Pod, metadata: {name: bad, namespace: x}, spec: {}}");
-        let cases: &[(&str, String, &[&str])] = &[
-            ("nothing", String::new(), &["! holds no document"]),
-            ("comments", "# nothing\n---\n".to_owned(), &["! holds no document"]),
-            ("a page", "<html><body>Bad gateway</body></html>".to_owned(), &["|?! "]),
-            ("a number", "5".to_owned(), &["|?! "]),
-            ("an array", "[]".to_owned(), &["|?! "]),
-            (
-                "another kind",
-                "{apiVersion: v1, kind: Service, metadata: {name: s}}".to_owned(),
-                &["|?! kind"],
-            ),
-            ("a Status", r#"{"kind":"Status","apiVersion":"v1","code":500}"#.to_owned(), &["|?! kind"]),
-            ("no items", "{apiVersion: v1, kind: PodList}".to_owned(), &["|?! items"]),
-            ("null items", "{apiVersion: v1, kind: PodList, items: null}".to_owned(), &["|?! items"]),
-            ("no version", "{kind: PodList, items: []}".to_owned(), &["|?! apiVersion"]),
-            (
-                "a part of a list",
-                "{apiVersion: v1, kind: PodList, metadata: {continue: abc}, items: []}".to_owned(),
-                &["|?! metadata.continue"],
-            ),
-            (
-                "a bad one among good ones has its name",
-                format!("{{apiVersion: v1, kind: List, items: [{a}, {bad}]}}"),
-                &["items[0]|default/a-n", "items[1]|x/bad-n! spec.containers"],
-            ),
-            ("one without a name", format!("{{apiVersion: v1, kind: Pod, {SPEC}}}"), &["|?! metadata.name"]),
-        ];
-        for (name, text, expect) in cases {
-            assert_eq!(told(text), *expect, "{name}");
-        }
-        let html = told("<!DOCTYPE html>\n<html>\n<head><title>502: Bad</title></head>\n");
-        assert!(html.len() == 1 && html[0].contains('!'), "{html:?}");
-    }
-
-    #[test]
-    fn too_many_are_a_fault_of_the_whole() {
-        let list = |count: usize| format!("{{apiVersion: v1, kind: List, items: [{}]}}", "1,".repeat(count));
-        assert_eq!(told(&list(5_000)).len(), 5_000);
-        assert_eq!(told(&list(5_001)), ["! holds more than 5000 pods"]);
-        assert_eq!(told(&format!("{}\n---\n{}", list(2_500), list(2_501))), ["! holds more than 5000 pods"]);
-        assert_eq!(told(&"---\n1\n".repeat(5_000)).len(), 5_000);
-        let documents = told(&"---\n1\n".repeat(5_001));
-        assert_eq!(documents, ["! not valid YAML: holds more than 5000 documents"]);
-    }
-
-    #[test]
-    fn findings_have_the_places_of_their_own_documents() {
-        let odd = |name: &str| pod(name).replace("image: i", "image: i, x: 1");
-        let text = format!("{}\n---\n---\nkind: List\napiVersion: v1\nitems:\n- {}\n", odd("a"), odd("b"));
-        let items = decode_list(text.as_bytes(), &origin()).unwrap();
-        let lines: Vec<_> = items
-            .iter()
-            .map(|item| item.decoded.as_ref().unwrap().warnings[0].place.map(|place| place.line))
-            .collect();
-        assert_eq!(lines, [Some(1), Some(7)]);
-    }
-
-    #[test]
-    fn a_pod_is_the_same_pod_wherever_it_stands() {
-        let hash = |text: &str| {
-            let item = decode_list(text.as_bytes(), &origin()).unwrap().remove(0);
-            let pod = item.decoded.unwrap().pod;
-            (pod.hash, pod.uid)
-        };
-        let a = pod("a");
-        let bare = format!("{{metadata: {{name: a}}, {SPEC}}}");
-        assert_eq!(hash(&format!("{{apiVersion: v1, kind: List, items: [{a}]}}")), hash(&a));
-        assert_eq!(hash(&format!("{{apiVersion: v1, kind: PodList, items: [{bare}]}}")), hash(&a));
-        // And when it was kept as JSON.
-        let odd = a.replace(
-            "image: i",
-            "image: i, args: [\"\\x7f\\u0085\"], resources: {limits: {cpu: 0.1234567890123456789}}",
-        );
-        let kept =
-            serde_json::to_string(&decode_list(odd.as_bytes(), &origin()).unwrap()[0].manifest).unwrap();
-        let document =
-            Document { number: 1, value: serde_json::from_str(&kept).unwrap(), duplicate_keys: vec![] };
-        let pod = decode_document(&document, &origin()).unwrap().pod;
-        assert_eq!((pod.hash, pod.uid), hash(&odd));
-    }
-
-    #[test]
-    fn keys_written_twice_are_told_of_their_own_pod() {
-        let text = format!(
-            "{{apiVersion: v1, kind: List, items: [{}, {}]}}",
-            pod("a"),
-            pod("b").replace("image: i", "image: i, image: j")
-        );
-        let items = decode_list(text.as_bytes(), &origin()).unwrap();
-        let warnings: Vec<_> =
-            items.iter().map(|item| item.decoded.as_ref().unwrap().warnings.len()).collect();
-        assert_eq!(warnings, [0, 1]);
-    }
-}
+mod tests;

@@ -200,6 +200,94 @@ fn all_problems_are_told_once() {
 }
 
 #[test]
+fn a_refused_manifest_has_its_warnings_too() {
+    let misspelt =
+        POD.replace("image: 'i:1'", "image: 'i:1', comand: [sh], securityContext: {privileged: true}");
+    let named = "spec.containers[0].comand: unknown field, did you mean \"command\"?";
+    let not_honoured = "spec.containers[0].securityContext: not honoured yet";
+    let table = [
+        ("validation", misspelt.replace("name: web", "name: Web"), vec![named, not_honoured]),
+        (
+            "support",
+            format!("{misspelt}  volumes: [{{name: v, nfs: {{server: s, path: /}}}}]\n"),
+            vec![named, not_honoured],
+        ),
+        ("a type before it", misspelt.replace("name: c,", "name: c, args: 1,"), vec![named, not_honoured]),
+        ("a type after it", format!("{misspelt}  hostNetwork: maybe\n"), vec![named, not_honoured]),
+        (
+            "another kind, and a doubled key",
+            format!("{misspelt}kind: Pood\n"),
+            vec!["kind: written more than once; the last counts"],
+        ),
+    ];
+    for (name, text, want) in table {
+        let refusal = decode_manifest(text.as_bytes(), &origin()).unwrap_err();
+        let warnings: Vec<_> = refusal.warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(warnings, want, "{name}");
+        assert!(refusal.warnings.iter().all(|warning| warning.position.is_some()), "{name}: {refusal:?}");
+    }
+}
+
+#[test]
+fn what_is_quoted_is_cut_and_breaks_no_line() {
+    let long = format!("\"{}\\n\\e[31m\"", "A".repeat(1 << 20));
+    let container = |field: &str| POD.replace("image: 'i:1'", &format!("image: 'i:1', {field}"));
+    let table = [
+        ("kind", POD.replace("kind: Pod", &format!("kind: {long}"))),
+        ("kind, a mapping", POD.replace("kind: Pod", &format!("kind: {{{long}: {long}}}"))),
+        ("apiVersion", POD.replace("apiVersion: v1", &format!("apiVersion: {long}"))),
+        ("a name", POD.replace("name: c,", &format!("name: {long},"))),
+        ("a key", POD.replace("{name: web}", &format!("{{name: web, labels: {{{long}: a}}}}"))),
+        ("a value", POD.replace("{name: web}", &format!("{{name: web, labels: {{a: {long}}}}}"))),
+        (
+            "a duration",
+            POD.replace(
+                "{name: web}",
+                &format!("{{name: web, annotations: {{rkubelet.dev/max-restart-backoff: {long}}}}}"),
+            ),
+        ),
+        ("a type", container(&format!("stdin: {long}"))),
+        ("a word", container(&format!("imagePullPolicy: {long}"))),
+        ("a path", container(&format!("volumeMounts: [{{name: {long}, mountPath: {long}}}]"))),
+        (
+            "a field of the pod",
+            container(&format!("env: [{{name: A, valueFrom: {{fieldRef: {{fieldPath: {long}}}}}}}]")),
+        ),
+        ("a quantity", container(&format!("resources: {{limits: {{cpu: {long}, {long}: 1}}}}"))),
+        ("an unknown field", format!("{}{long}: 1\n", container("stdin: maybe"))),
+        ("a tag", container(&format!("stdin: !{} x", "A".repeat(1 << 20)))),
+    ];
+    for (name, text) in table {
+        let mut refusal = decode_manifest(text.as_bytes(), &origin()).unwrap_err();
+        let told = refusal.to_string();
+        assert!(told.len() < 8000 && !told.contains(char::is_control), "{name}: {} bytes", told.len());
+        for finding in refusal.findings_mut() {
+            assert!(finding.to_string().len() < 2000, "{name}: {finding}");
+        }
+    }
+}
+
+#[test]
+fn all_values_of_a_wrong_type_are_told() {
+    let text = POD.replace("name: c,", "name: c, args: 1, ports: [{containerPort: x}, {containerPort: y}],");
+    let text = format!("{text}  hostNetwork: maybe\n");
+    let fields: Vec<_> = decode_manifest(text.as_bytes(), &origin())
+        .unwrap_err()
+        .problems()
+        .map(|p| p.field.clone())
+        .collect();
+    let container = "spec.containers[0]";
+    let mut want = [
+        format!("{container}.args"),
+        format!("{container}.ports[0].containerPort"),
+        format!("{container}.ports[1].containerPort"),
+        "spec.hostNetwork".to_owned(),
+    ];
+    want.sort();
+    assert_eq!(fields, want);
+}
+
+#[test]
 fn a_large_bad_manifest_is_refused_soon() {
     let containers = "  - {name: C, name: C, image: '', x: 1}\n".repeat(20_000);
     let text =

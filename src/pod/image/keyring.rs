@@ -7,7 +7,7 @@ use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::{Map, Value};
 
-use super::place::{Place, split_path};
+use super::registry_pattern::{RegistryPattern, split_path};
 
 /// What a registry wants to see. Its `Debug` text tells nothing.
 #[derive(Clone, PartialEq, Eq)]
@@ -31,10 +31,10 @@ impl fmt::Debug for Credential {
     }
 }
 
-/// Credentials, each for a place.
+/// Credentials, each for a pattern.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Keyring {
-    /// By place, last in the alphabet first: the longer of two that begin alike comes first.
+    /// By pattern, last in the alphabet first: the longer of two that begin alike comes first.
     entries: Vec<(String, Credential)>,
 }
 
@@ -67,39 +67,44 @@ pub(crate) enum DockerFileError {
 const DOCKER_HUB: &str = "index.docker.io";
 
 impl Keyring {
-    /// Adds a credential for a place, written as docker writes it: with a scheme or without, and with a version of
+    /// Adds a credential for a pattern, written as docker writes it: with a scheme or without, and with a version of
     /// the API that means nothing.
-    pub(crate) fn add(&mut self, place: &str, credential: Credential) {
-        let bare = place.strip_prefix("https://").or_else(|| place.strip_prefix("http://")).unwrap_or(place);
+    pub(crate) fn add(&mut self, pattern: &str, credential: Credential) {
+        let bare =
+            pattern.strip_prefix("https://").or_else(|| pattern.strip_prefix("http://")).unwrap_or(pattern);
         let (host, path) = split_path(bare);
         let path = if path.starts_with("/v1/") || path.starts_with("/v2/") { &path[3..] } else { path };
         let key = if path == "/" { host.to_owned() } else { format!("{host}{path}") };
-        // Behind what is equal: of two credentials for one place, the first one given is tried first.
+        // Behind what is equal: of two credentials for one pattern, the first one given is tried first.
         let at = self.entries.partition_point(|(known, _)| *known >= key);
         self.entries.insert(at, (key, credential));
     }
 
     /// Adds all that another one holds.
     pub(crate) fn merge(&mut self, other: &Self) {
-        for (place, credential) in &other.entries {
-            self.add(place, credential.clone());
+        for (pattern, credential) in &other.entries {
+            self.add(pattern, credential.clone());
         }
     }
 
     /// The credentials for a repository in full, in the order in which they are to be tried.
     pub(crate) fn lookup(&self, repository: &str) -> Vec<Credential> {
-        let target = Place::parse(repository);
+        let target = RegistryPattern::parse(repository);
         let chosen = |suits: &dyn Fn(&str) -> bool| -> Vec<Credential> {
-            self.entries.iter().filter(|(place, _)| suits(place)).map(|(_, found)| found.clone()).collect()
+            self.entries
+                .iter()
+                .filter(|(pattern, _)| suits(pattern))
+                .map(|(_, found)| found.clone())
+                .collect()
         };
-        let found = chosen(&|place| Place::parse(place).covers(&target));
+        let found = chosen(&|pattern| RegistryPattern::parse(pattern).covers(&target));
         match found.is_empty() && repository.starts_with("docker.io/") {
-            true => chosen(&|place| place == DOCKER_HUB),
+            true => chosen(&|pattern| pattern == DOCKER_HUB),
             false => found,
         }
     }
 
-    /// Reads a file of docker's; returns the places whose entries are of no use as well.
+    /// Reads a file of docker's; returns the patterns whose entries are of no use as well.
     ///
     /// # Errors
     /// When it is no such file.
@@ -117,12 +122,12 @@ impl Keyring {
         };
         let mut keyring = Self::default();
         let mut useless = Vec::new();
-        for (place, entry) in auths {
+        for (pattern, entry) in auths {
             match credential(entry) {
-                Ok(Some(credential)) => keyring.add(place, credential),
+                Ok(Some(credential)) => keyring.add(pattern, credential),
                 // Docker leaves an empty entry where a helper of its own keeps the secret.
                 Ok(None) => {}
-                Err(Useless) => useless.push(place.clone()),
+                Err(Useless) => useless.push(pattern.clone()),
             }
         }
         Ok((keyring, useless))
@@ -170,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn places_as_docker_writes_them() {
+    fn patterns_as_docker_writes_them() {
         let rows = [
             ("https://hello.kubernetes.io", "hello.kubernetes.io/foo/bar", true),
             ("http://hello.kubernetes.io/", "hello.kubernetes.io/foo/bar", true),
@@ -187,18 +192,18 @@ mod tests {
             ("docker.io", "docker.io/me/app", true),
             ("https://index.docker.io/v1/", "r.example/library/busybox", false),
         ];
-        for (place, repository, expect) in rows {
+        for (pattern, repository, expect) in rows {
             let mut keyring = Keyring::default();
-            keyring.add(place, basic("u"));
-            assert_eq!(!keyring.lookup(repository).is_empty(), expect, "{place} for {repository}");
+            keyring.add(pattern, basic("u"));
+            assert_eq!(!keyring.lookup(repository).is_empty(), expect, "{pattern} for {repository}");
         }
     }
 
     #[test]
-    fn the_nearest_place_is_tried_first_and_all_that_suit_are() {
+    fn the_nearest_pattern_is_tried_first_and_all_that_suit_are() {
         let mut keyring = Keyring::default();
-        for place in ["r.example", "r.example/team", "*.example", "r.example/team/app", "other.example"] {
-            keyring.add(place, basic(place));
+        for pattern in ["r.example", "r.example/team", "*.example", "r.example/team/app", "other.example"] {
+            keyring.add(pattern, basic(pattern));
         }
         keyring.add("r.example", basic("again"));
         let names = |repository: &str| -> Vec<String> {

@@ -1,5 +1,7 @@
 //! Image names by the grammar of distribution/reference, which kubelet and containerd read them by.
 
+use crate::text::excerpt::one_line;
+
 /// A name that parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ImageName {
@@ -57,7 +59,7 @@ impl ImageName {
         let (domain, rest) = split_domain(text);
         let remote = rest.split(':').next().unwrap_or_default();
         if remote.to_lowercase() != remote {
-            return Err(NameError::Uppercase(remote.to_owned()));
+            return Err(NameError::Uppercase(one_line(remote, MAX_PATH)));
         }
         let (name, digest) = match rest.split_once('@') {
             Some((name, digest)) => (name, Some(digest)),
@@ -86,7 +88,7 @@ impl ImageName {
     }
 
     /// `written` as the runtime is asked for it: what has neither tag nor digest gets the default tag. A short name
-    /// stays short, for its registry is the runtime's affair.
+    /// stays short, because the runtime chooses its registry.
     pub(crate) fn with_default_tag(&self, written: &str) -> String {
         match (&self.tag, &self.digest) {
             (None, None) => format!("{written}:{DEFAULT_TAG}"),
@@ -94,7 +96,7 @@ impl ImageName {
         }
     }
 
-    /// It means whatever is newest: tagged so, or neither tagged nor pinned.
+    /// Whether it means the newest image: tagged `latest`, or without a tag and a digest.
     pub(crate) fn is_latest(&self) -> bool {
         match (&self.tag, &self.digest) {
             (Some(tag), _) => tag == DEFAULT_TAG,

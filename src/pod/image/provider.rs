@@ -1,6 +1,6 @@
-//! Credential provider plugins: their configuration, the words exchanged with them, and how long an answer holds.
+//! Credential provider plugins: their configuration, the messages exchanged with them, and how long an answer is valid.
 //!
-//! The configuration is kubelet's CredentialProviderConfig, the words are those of `credentialprovider.kubelet.k8s.io`.
+//! The configuration is kubelet's CredentialProviderConfig, the messages are those of `credentialprovider.kubelet.k8s.io`.
 //! What plugins answer is secret: no error here repeats any of it.
 
 #[cfg(test)]
@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::keyring::{Credential, Keyring};
-use super::place::{Place, split_path};
+use super::registry_pattern::{RegistryPattern, split_path};
 use crate::text::yaml::parse_documents;
 use crate::time::duration::parse_duration;
 
@@ -69,7 +69,7 @@ pub(crate) enum ProviderConfigError {
     /// A provider that kubelet would refuse as well.
     #[error("providers[{index}].{field}: {problem}")]
     Provider {
-        /// Its place in the list.
+        /// Its index in the list.
         index: usize,
         /// Which field.
         field: &'static str,
@@ -79,7 +79,7 @@ pub(crate) enum ProviderConfigError {
     /// Two providers have one name.
     #[error("the provider {0} is there twice")]
     Twice(String),
-    /// There is nobody to ask.
+    /// No provider is configured.
     #[error("providers: at least one is required")]
     Empty,
 }
@@ -199,7 +199,7 @@ pub(crate) struct Answer {
     /// The credentials.
     pub keyring: Keyring,
     scope: Scope,
-    /// How long it holds; the provider's default if it does not say.
+    /// How long it is valid; the provider's default if it does not say.
     keep: Option<Duration>,
 }
 
@@ -247,8 +247,8 @@ struct Auth {
 impl Provider {
     /// The plugin is to be asked about this repository.
     pub(crate) fn is_for(&self, repository: &str) -> bool {
-        let target = Place::parse(repository);
-        self.match_images.iter().any(|image| Place::parse(image).covers(&target))
+        let target = RegistryPattern::parse(repository);
+        self.match_images.iter().any(|image| RegistryPattern::parse(image).covers(&target))
     }
 
     /// What the plugin reads.
@@ -279,7 +279,7 @@ impl Provider {
             _ => return Err(AnswerError::Scope),
         };
         let keep = match response.cache_duration {
-            // One of less than nothing is over.
+            // A negative duration has expired.
             Some(text) => {
                 let nanos = parse_duration(&text).ok_or(AnswerError::Form)?;
                 Some(Duration::from_nanos(u64::try_from(nanos).unwrap_or(0)))
@@ -287,14 +287,14 @@ impl Provider {
             None => None,
         };
         let mut keyring = Keyring::default();
-        for (place, Auth { username, password }) in response.auth.into_iter().flatten() {
-            keyring.add(&place, Credential::Basic { username, password });
+        for (pattern, Auth { username, password }) in response.auth.into_iter().flatten() {
+            keyring.add(&pattern, Credential::Basic { username, password });
         }
         Ok(Answer { keyring, scope, keep })
     }
 }
 
-/// The answers of one plugin that still hold.
+/// The answers of one plugin that are still valid.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
     kept: BTreeMap<Key, (Instant, Keyring)>,
@@ -316,7 +316,7 @@ impl Answers {
         keys.iter().find_map(holding)
     }
 
-    /// Keeps an answer for as long as it holds, and forgets those that are over.
+    /// Keeps an answer for as long as it is valid, and removes those that have expired.
     pub(crate) fn put(&mut self, provider: &Provider, repository: &str, answer: &Answer, now: Instant) {
         self.kept.retain(|_, (until, _)| now < *until);
         let keep = answer.keep.unwrap_or(provider.default_cache);

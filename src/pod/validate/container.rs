@@ -7,9 +7,10 @@ use k8s_openapi::api::core::v1::{Container, ContainerPort, EnvVar, PodSpec, Volu
 
 use super::findings::Findings;
 use super::volume::backwards;
-use super::{lifecycle, names, probe, resources, restart, security};
+use super::{lifecycle, names, not_an_ip, probe, resources, restart, security};
 use crate::pod::field_ref::{is_env_field, subscript};
-use crate::pod::is_sidecar;
+use crate::pod::{ContainerRef, containers_of, is_sidecar};
+use crate::text::excerpt::quoted;
 
 /// Validates all containers of a pod, which has volumes of these names.
 pub(super) fn validate_containers(spec: &PodSpec, volumes: &BTreeSet<String>, findings: &mut Findings) {
@@ -19,17 +20,14 @@ pub(super) fn validate_containers(spec: &PodSpec, volumes: &BTreeSet<String>, fi
     let host_network = spec.host_network == Some(true);
     let mut seen = BTreeSet::new();
     let mut host_ports = BTreeSet::new();
-    let init = spec.init_containers.iter().flatten().enumerate();
-    let init = init.map(|(index, container)| (format!("spec.initContainers[{index}]"), container));
-    let main = spec.containers.iter().enumerate();
-    let main = main.map(|(index, container)| (format!("spec.containers[{index}]"), container));
-    for (path, container) in init.chain(main) {
+    for (which, container) in containers_of(spec) {
+        let path = which.to_string();
         findings.check(format_args!("{path}.name"), names::not_label(&container.name));
         if !container.name.is_empty() && !seen.insert(&container.name) {
-            findings.add(format_args!("{path}.name"), format!("{:?} is used twice", container.name));
+            findings.add(format_args!("{path}.name"), format!("{} is used twice", quoted(&container.name)));
         }
         // Init containers run one after the other, so they may use the same ports; sidecars stay.
-        let alone = path.starts_with("spec.init") && !is_sidecar(container);
+        let alone = matches!(which, ContainerRef::Init(_)) && !is_sidecar(container);
         let mut own = BTreeSet::new();
         let taken = if alone { &mut own } else { &mut host_ports };
         validate_ports(container.ports.as_deref().unwrap_or_default(), &path, host_network, taken, findings);
@@ -73,7 +71,10 @@ fn validate_container(
     if image.is_empty() {
         findings.add(format_args!("{path}.image"), "must not be empty");
     } else if image.trim() != image {
-        findings.add(format_args!("{path}.image"), format!("{image:?} must not begin or end with a space"));
+        findings.add(
+            format_args!("{path}.image"),
+            format!("{} must not begin or end with a space", quoted(image)),
+        );
     }
     let policies = ["Always", "IfNotPresent", "Never"];
     let policy = container.image_pull_policy.as_deref();
@@ -105,7 +106,7 @@ fn validate_ports<'a>(
         if let Some(name) = port.name.as_deref().filter(|name| !name.is_empty()) {
             findings.check(format_args!("{path}.name"), names::not_port_name(name));
             if !seen.insert(name) {
-                findings.add(format_args!("{path}.name"), format!("{name:?} is used twice"));
+                findings.add(format_args!("{path}.name"), format!("{} is used twice", quoted(name)));
             }
         }
         findings.port(format_args!("{path}.containerPort"), port.container_port);
@@ -113,7 +114,7 @@ fn validate_ports<'a>(
         findings.one_of(format_args!("{path}.protocol"), Some(protocol), &["TCP", "UDP", "SCTP"]);
         let address = port.host_ip.as_deref().unwrap_or_default();
         if !address.is_empty() && address.parse::<IpAddr>().is_err() {
-            findings.add(format_args!("{path}.hostIP"), format!("{address:?} is not an IP address"));
+            findings.add(format_args!("{path}.hostIP"), not_an_ip(address));
         }
         let Some(host_port) = port.host_port.filter(|host_port| *host_port != 0) else { continue };
         let field = format!("{path}.hostPort");
@@ -153,7 +154,7 @@ fn validate_variable(variable: &EnvVar, path: &str, findings: &mut Findings) {
         let version = reference.api_version.as_deref();
         findings.one_of(format_args!("{path}.fieldRef.apiVersion"), version, &["v1"]);
         if !is_env_field(&reference.field_path) {
-            let reason = format!("{:?} is not a field that a variable can have", reference.field_path);
+            let reason = format!("{} is not a field that a variable can have", quoted(&reference.field_path));
             findings.add(format_args!("{path}.fieldRef.fieldPath"), reason);
         } else if let Some((_, key)) = subscript(&reference.field_path) {
             let reason = names::not_qualified_name(&key.to_lowercase());
@@ -171,13 +172,13 @@ fn validate_mounts(container: &Container, path: &str, volumes: &BTreeSet<String>
         if mount.name.is_empty() {
             findings.add(format_args!("{path}.name"), "must not be empty");
         } else if !volumes.contains(&mount.name) {
-            findings.add(format_args!("{path}.name"), format!("there is no volume {:?}", mount.name));
+            findings.add(format_args!("{path}.name"), format!("there is no volume {}", quoted(&mount.name)));
         }
         let field = format!("{path}.mountPath");
         if mount.mount_path.is_empty() {
             findings.add(&field, "must not be empty");
         } else if !seen.insert(&mount.mount_path) {
-            findings.add(&field, format!("{:?} is used twice", mount.mount_path));
+            findings.add(&field, format!("{} is used twice", quoted(&mount.mount_path)));
         }
         let propagations = ["None", "HostToContainer", "Bidirectional"];
         let propagation = mount.mount_propagation.as_deref();
@@ -190,7 +191,7 @@ fn validate_mounts(container: &Container, path: &str, volumes: &BTreeSet<String>
         let subpaths = [("subPath", &mount.sub_path), ("subPathExpr", &mount.sub_path_expr)];
         for (name, subpath) in subpaths {
             let Some(subpath) = subpath.as_deref() else { continue };
-            let absolute = subpath.starts_with('/').then(|| format!("{subpath:?} must be relative"));
+            let absolute = subpath.starts_with('/').then(|| format!("{} must be relative", quoted(subpath)));
             findings.check(format_args!("{path}.{name}"), absolute.or_else(|| backwards(subpath)));
         }
         let says = |path: &Option<String>| path.as_ref().is_some_and(|path| !path.is_empty());

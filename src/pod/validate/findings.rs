@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use crate::pod::finding::Finding;
+use crate::text::excerpt::quoted;
 
 /// The findings so far.
 #[derive(Default)]
@@ -26,7 +27,7 @@ impl Findings {
     pub(super) fn one_of(&mut self, field: impl fmt::Display, value: Option<&str>, words: &[&str]) {
         let Some(value) = value.filter(|value| !value.is_empty()) else { return };
         if !words.contains(&value) {
-            self.add(field, format!("{value:?} is not one of {}", words.join(", ")));
+            self.add(field, format!("{} is not one of {}", quoted(value), words.join(", ")));
         }
     }
 

@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::{Container, LifecycleHandler, PodSpec};
 use super::findings::Findings;
 use super::probe::{one_action, validate_actions, validate_port};
 use crate::pod::signal;
+use crate::text::excerpt::quoted;
 
 /// Validates what a container of this pod does after its start and before its end.
 pub(super) fn validate_lifecycle(spec: &PodSpec, container: &Container, path: &str, findings: &mut Findings) {
@@ -21,7 +22,7 @@ pub(super) fn validate_lifecycle(spec: &PodSpec, container: &Container, path: &s
         if spec.os.is_none() {
             findings.add(field, "may not be set for containers with empty `spec.os.name`");
         } else if signal::number(name).is_none() {
-            findings.add(field, format!("{name:?} is not a signal, such as SIGUSR1 or SIGRTMIN+3"));
+            findings.add(field, format!("{} is not a signal, such as SIGUSR1 or SIGRTMIN+3", quoted(name)));
         }
     }
 }

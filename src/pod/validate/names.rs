@@ -1,24 +1,30 @@
 //! What may be a name: of an object, a label, a port, a variable.
 
+use crate::text::excerpt::quoted;
+
 /// The reason why a text is not an RFC 1123 label, if it is not.
 pub(super) fn not_label(text: &str) -> Option<String> {
-    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    let shape = !text.is_empty() && text.bytes().all(inner) && !text.starts_with('-') && !text.ends_with('-');
-    bad(text, shape, 63, "lower-case letters, digits and '-', with a letter or digit at both ends")
+    bad(
+        text,
+        is_label_shaped(text),
+        63,
+        "lower-case letters, digits and '-', with a letter or digit at both ends",
+    )
 }
 
 /// The reason why a text is not an RFC 1123 subdomain, if it is not.
 pub(crate) fn not_subdomain(text: &str) -> Option<String> {
-    let shape = text.split('.').all(|label| {
-        let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        !label.is_empty() && label.bytes().all(inner) && !label.starts_with('-') && !label.ends_with('-')
-    });
     bad(
         text,
-        shape,
+        text.split('.').all(is_label_shaped),
         253,
         "lower-case letters, digits, '-' and '.', with a letter or digit at both ends of each part",
     )
+}
+
+fn is_label_shaped(text: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    !text.is_empty() && text.bytes().all(inner) && !text.starts_with('-') && !text.ends_with('-')
 }
 
 /// The reason why a text is not the key of a label or annotation, if it is not.
@@ -84,7 +90,7 @@ fn bad(text: &str, shape: bool, max: usize, what: &str) -> Option<String> {
     Some(if text.is_empty() {
         "must not be empty".to_owned()
     } else {
-        format!("{text:?} must consist of {what}")
+        format!("{} must consist of {what}", quoted(text))
     })
 }
 

@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::{Container, PodSpec, Volume};
 
 use super::findings::Findings;
+use crate::pod::containers_of;
 
 /// Finds every reference to an object that only an API server has.
 pub(super) fn validate_references(spec: &PodSpec, findings: &mut Findings) {
@@ -17,11 +18,8 @@ pub(super) fn validate_references(spec: &PodSpec, findings: &mut Findings) {
     if spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()) {
         refuse("spec.resourceClaims".to_owned(), "resourceclaims");
     }
-    for (index, container) in spec.init_containers.iter().flatten().enumerate() {
-        container_references(container, &format!("spec.initContainers[{index}]"), &mut refuse);
-    }
-    for (index, container) in spec.containers.iter().enumerate() {
-        container_references(container, &format!("spec.containers[{index}]"), &mut refuse);
+    for (which, container) in containers_of(spec) {
+        container_references(container, &which.to_string(), &mut refuse);
     }
     for (index, volume) in spec.volumes.iter().flatten().enumerate() {
         volume_references(volume, &format!("spec.volumes[{index}]"), &mut refuse);

@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use super::findings::Findings;
 use super::names;
 use crate::pod::quantity::Amount;
+use crate::text::excerpt::quoted;
 
 /// What a list of resources says, by name.
 type Amounts<'a> = BTreeMap<&'a str, Amount>;
@@ -69,7 +70,7 @@ fn amounts<'a>(
         let field = format!("{path}[{name}]");
         findings.check(&field, not_a_resource(name));
         match Amount::parse(&quantity.0) {
-            Err(error) => findings.add(&field, format!("{:?} is {error}", quantity.0)),
+            Err(error) => findings.add(&field, format!("{} is {error}", quoted(&quantity.0))),
             Ok(amount) if amount.is_negative() => findings.add(&field, "must not be negative"),
             Ok(amount) if name.contains('/') && !amount.is_whole() => {
                 findings.add(&field, format!("{amount} is not a whole number, as it must be for {name}"));
@@ -87,8 +88,9 @@ fn not_a_resource(name: &str) -> Option<String> {
     let known =
         name.contains('/') || matches!(name, "cpu" | "memory" | "ephemeral-storage") || is_huge_page(name);
     names::not_qualified_name(name).or_else(|| {
-        (!known)
-            .then(|| format!("{name:?} is not cpu, memory, ephemeral-storage, hugepages-SIZE or DOMAIN/NAME"))
+        (!known).then(|| {
+            format!("{} is not cpu, memory, ephemeral-storage, hugepages-SIZE or DOMAIN/NAME", quoted(name))
+        })
     })
 }
 
@@ -96,7 +98,7 @@ fn is_huge_page(name: &str) -> bool {
     name.starts_with("hugepages-")
 }
 
-/// Whether more may be used than was asked for.
+/// Whether the limit of a resource may be higher than its request.
 fn may_overcommit(name: &str) -> bool {
     !is_huge_page(name) && (!name.contains('/') || name.contains("kubernetes.io/"))
 }

@@ -1,4 +1,4 @@
-//! Volumes: unique names, one source each, host paths that stay where they point.
+//! Volumes: unique names, one source each, host paths without `..`.
 
 use std::collections::BTreeSet;
 
@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::findings::Findings;
 use super::names;
 use crate::pod::quantity::Amount;
+use crate::text::excerpt::quoted;
 
 const HOST_PATH_TYPES: [&str; 7] =
     ["DirectoryOrCreate", "Directory", "FileOrCreate", "File", "Socket", "CharDevice", "BlockDevice"];
@@ -19,7 +20,7 @@ pub(super) fn validate_volumes(spec: &PodSpec, findings: &mut Findings) -> BTree
         let path = format!("spec.volumes[{index}]");
         findings.check(format_args!("{path}.name"), names::not_label(&volume.name));
         if !seen.insert(volume.name.clone()) {
-            findings.add(format_args!("{path}.name"), format!("{:?} is used twice", volume.name));
+            findings.add(format_args!("{path}.name"), format!("{} is used twice", quoted(&volume.name)));
         }
         validate_volume(volume, &path, findings);
     }
@@ -43,7 +44,10 @@ fn validate_volume(volume: &Volume, path: &str, findings: &mut Findings) {
     if let Some(empty_dir) = &volume.empty_dir {
         let medium = empty_dir.medium.as_deref().unwrap_or_default();
         if !matches!(medium, "" | "Memory" | "HugePages") && !medium.starts_with("HugePages-") {
-            findings.add(format_args!("{path}.emptyDir.medium"), format!("{medium:?} is not a known medium"));
+            findings.add(
+                format_args!("{path}.emptyDir.medium"),
+                format!("{} is not a known medium", quoted(medium)),
+            );
         }
         let limit = empty_dir.size_limit.as_ref().map(|limit| Amount::parse(&limit.0));
         let reason = match limit {
@@ -63,7 +67,7 @@ fn sources(volume: &Volume) -> Vec<String> {
     }
 }
 
-/// The reason why a path may not climb, if it does.
+/// The reason why a path with `..` is not allowed, if it is one.
 pub(super) fn backwards(path: &str) -> Option<String> {
-    path.split('/').any(|part| part == "..").then(|| format!("{path:?} must not contain '..'"))
+    path.split('/').any(|part| part == "..").then(|| format!("{} must not contain '..'", quoted(path)))
 }

@@ -317,7 +317,9 @@ impl Files {
         let file = self.files.get(path)?;
         let mut outcome = file.judged.clone();
         if let Some(clash) = self.clash(path) {
-            outcome = Outcome::Refused(clash.finding(clash.owner.display()).into());
+            let warnings = outcome.warnings().to_vec();
+            let refusal = Refusal::from(clash.finding(clash.owner.display()));
+            outcome = Outcome::Refused(refusal.with_warnings(warnings));
         }
         if let (Outcome::Refused(refusal), Some(_)) = (&mut outcome, &file.runs) {
             refusal.note = Some("the last good version runs on");

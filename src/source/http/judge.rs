@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::http::Cause;
 use crate::pod::decode::Decoded;
-use crate::pod::decode::list::{Item, Place};
+use crate::pod::decode::list::{Item, ItemPath};
 use crate::pod::finding::{Finding, Refusal};
 use crate::pod::{Pod, PodName, PodUid, Source};
 use crate::sync::mux::Snapshot;
@@ -222,7 +222,7 @@ fn settle(url: &str, before: &BTreeMap<PodName, Held>, items: Vec<Item>) -> Sett
     for claimant in claimants(before, &items, |name| nameless || names.contains(name)) {
         match claimant {
             Claimant::Item(index, pod) => {
-                if let Err(refusal) = owners.claim(pod, || shown(url, items[index].place)) {
+                if let Err(refusal) = owners.claim(pod, || shown(url, items[index].path)) {
                     clashes.insert(index, refusal);
                 }
             }
@@ -238,13 +238,14 @@ fn settle(url: &str, before: &BTreeMap<PodName, Held>, items: Vec<Item>) -> Sett
     for (index, item) in items.into_iter().enumerate() {
         let outcome = match (item.decoded, clashes.remove(&index)) {
             (Ok(decoded), None) => accept(&mut held, before, decoded, &item.manifest.to_string()),
-            (Ok(_), Some(refusal)) | (Err(refusal), _) => Outcome::Refused(refusal),
+            (Ok(decoded), Some(refusal)) => Outcome::Refused(refusal.with_warnings(decoded.warnings)),
+            (Err(refusal), _) => Outcome::Refused(refusal),
         };
         verdicts.push(Verdict {
             source: Source::Http,
             origin: url.to_owned(),
-            document: item.place.document.unwrap_or(1),
-            item: item.place.item,
+            document: item.path.document.unwrap_or(1),
+            item: item.path.item,
             outcome,
         });
     }
@@ -280,9 +281,9 @@ fn claimants<'a>(
 }
 
 /// A part of the contents, in words.
-fn shown(url: &str, place: Place) -> String {
-    let place = place.to_string();
-    if place.is_empty() { url.to_owned() } else { format!("{url} {place}") }
+fn shown(url: &str, path: ItemPath) -> String {
+    let path = path.to_string();
+    if path.is_empty() { url.to_owned() } else { format!("{url} {path}") }
 }
 
 fn accept(

@@ -107,7 +107,7 @@ impl Outcome {
             Outcome::Refused(refusal) => refusal.findings_mut().collect(),
             Outcome::Shadowed { .. } | Outcome::Skipped { .. } => Vec::new(),
         };
-        findings.into_iter().for_each(|finding| finding.place = None);
+        findings.into_iter().for_each(|finding| finding.position = None);
         outcome
     }
 
@@ -115,7 +115,8 @@ impl Outcome {
     pub(crate) fn warnings(&self) -> &[Finding] {
         match self {
             Outcome::Accepted { warnings, .. } | Outcome::Unchanged { warnings, .. } => warnings,
-            Outcome::Refused(_) | Outcome::Shadowed { .. } | Outcome::Skipped { .. } => &[],
+            Outcome::Refused(refusal) => &refusal.warnings,
+            Outcome::Shadowed { .. } | Outcome::Skipped { .. } => &[],
         }
     }
 }
@@ -154,7 +155,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::text::yaml::Place;
+    use crate::text::yaml::Position;
 
     fn verdict(origin: &str, document: usize, outcome: Outcome) -> Verdict {
         Verdict { source: Source::File, origin: origin.to_owned(), document, item: None, outcome }
@@ -166,10 +167,18 @@ mod tests {
 
     #[test]
     fn the_json_is_as_documented() {
-        let place = Place { line: 3, column: 5 };
+        let position = Position { line: 3, column: 5 };
         let mut verdicts = [
-            verdict("a.yaml", 1, accepted(vec![Finding::new("spec.x", "unknown field").at(place)])),
+            verdict("a.yaml", 1, accepted(vec![Finding::new("spec.x", "unknown field").at(position)])),
             verdict("b.yaml", 1, Outcome::Refused(Finding::whole("not valid YAML").into())),
+            verdict(
+                "c.yaml",
+                1,
+                Outcome::Refused(
+                    Refusal::from(Finding::new("spec", "bad"))
+                        .with_warnings(vec![Finding::new("sepc", "unknown field").at(position)]),
+                ),
+            ),
             verdict(
                 "http://x/",
                 2,
@@ -179,7 +188,7 @@ mod tests {
                 },
             ),
         ];
-        verdicts[2].item = Some(3);
+        verdicts[3].item = Some(3);
         let value: Value = serde_json::from_slice(&to_json(&verdicts).unwrap()).unwrap();
         let want = json!({
             "kind": "VerdictList",
@@ -192,6 +201,11 @@ mod tests {
                 {
                     "source": "file", "origin": "b.yaml", "document": 1, "outcome": "refused",
                     "problems": [{"field": "", "reason": "not valid YAML"}],
+                },
+                {
+                    "source": "file", "origin": "c.yaml", "document": 1, "outcome": "refused",
+                    "problems": [{"field": "spec", "reason": "bad"}],
+                    "warnings": [{"field": "sepc", "reason": "unknown field", "line": 3, "column": 5}],
                 },
                 {
                     "source": "file", "origin": "http://x/", "document": 2, "item": 3, "outcome": "shadowed",

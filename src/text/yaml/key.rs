@@ -5,8 +5,8 @@ use std::fmt;
 use serde::de::{self, DeserializeSeed, Deserializer, Visitor};
 use serde_json::Value;
 
+use super::reader::{Reader, Style};
 use super::resolve::number_from_f64;
-use super::{Reader, Style};
 
 /// A key: a name, or the sign that merges another mapping.
 pub(super) enum Key {

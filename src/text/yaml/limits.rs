@@ -1,54 +1,47 @@
 //! What a text may cost: told from its bytes before the parser takes it in, and counted while it is read.
 //!
-//! The parser holds all events of a document at once, over a hundred bytes for each, so a text that is small on the
-//! disk can be large in memory. Each node but a document's first stands after a byte that can be counted.
+//! The YAML parser holds all events of a document at once, over a hundred bytes for each, so a text that is small on
+//! the disk can be large in memory.
 
 use std::cell::Cell;
 
 use serde::de;
 
-use super::YamlError;
+use super::SyntaxError;
+use super::outline::{Count, count_structure};
 
 /// The parser's time grows with the depth of flow collections, for each of its tokens.
-const MAX_OPEN_BRACKETS: usize = 1024;
+pub(super) const MAX_OPEN_BRACKETS: usize = 1024;
 
-/// A manifest has hundreds; a thousand pods fit.
-const MAX_NODES: usize = 200_000;
+/// A manifest has hundreds; 5,000 pods fit.
+pub(super) const MAX_NODES: usize = 500_000;
+
+/// What is accepted is kept on disk inside of other JSON, and readers of JSON stop at 128 levels.
+const MAX_DEPTH: usize = 100;
 
 /// What aliases may make of a text: this many times its size, and a constant for small ones.
 const MAX_GROWTH: usize = 2;
 const FREE_GROWTH: usize = 1 << 20;
 
-/// Counts brackets and what separates nodes, without regard for quotes: real manifests come nowhere near the limits
-/// either way.
-pub(super) fn check_text(text: &str) -> Result<(), YamlError> {
-    let (mut open, mut nodes) = (0_usize, 0_usize);
-    let mut bytes = text.bytes().peekable();
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'[' | b'{' => open += 1,
-            b']' | b'}' => {
-                open = open.saturating_sub(1);
-                continue;
-            }
-            b',' | b':' => {}
-            // Some of the blanks that end these are not ASCII.
-            b'-' | b'?' if bytes.peek().is_none_or(|next| next.is_ascii_whitespace() || !next.is_ascii()) => {
-            }
-            _ => continue,
-        }
-        nodes += 1;
-        if open > MAX_OPEN_BRACKETS {
-            return Err(YamlError::new("too many brackets are open at once"));
-        }
-        if nodes > MAX_NODES {
-            return Err(YamlError::new(TOO_MANY));
-        }
+/// Why a text with more than [`MAX_NODES`] is refused.
+pub(super) const TOO_MANY: &str = "too many keys and values, more than 500000";
+
+/// Checks that the YAML parser can take a text in at a bearable cost.
+pub(super) fn check_text(text: &str) -> Result<(), SyntaxError> {
+    // Most texts pass even if what is in strings counts too.
+    match Count::default().every_byte(text.as_bytes()) {
+        Ok(()) => Ok(()),
+        Err(_) => count_structure(text).map(|_| ()),
+    }
+}
+
+/// Checks how deep a list or mapping is nested.
+pub(super) fn check_depth<E: de::Error>(depth: usize) -> Result<(), E> {
+    if depth > MAX_DEPTH {
+        return Err(E::custom(format!("nested more than {MAX_DEPTH} levels deep")));
     }
     Ok(())
 }
-
-const TOO_MANY: &str = "too many keys and values, more than 200000";
 
 /// What may still be read, in all documents of a text together. An alias pays for its target each time.
 pub(super) struct Budget {
@@ -57,7 +50,7 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// What a document of this text may grow to.
+    /// What the documents of this text may grow to.
     pub(super) fn of(text: &str) -> Self {
         let bytes = text.len().saturating_mul(MAX_GROWTH).saturating_add(FREE_GROWTH);
         Self { nodes: Cell::new(MAX_NODES), bytes: Cell::new(bytes) }

@@ -11,7 +11,7 @@ use crate::sync::view::diff_verdicts;
 fn items(text: &str) -> Reading {
     let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
     let items = words.enumerate().map(|(index, word)| {
-        let place = Place { document: None, item: Some(index) };
+        let path = ItemPath { document: None, item: Some(index) };
         let refusal = || Err(Refusal::from(Finding::new("spec", "bad")));
         let (name, decoded) = match word.split_once(' ') {
             Some((name, version)) => {
@@ -25,7 +25,7 @@ fn items(text: &str) -> Reading {
             None => (word.strip_suffix('!').filter(|name| !name.is_empty()), refusal()),
         };
         let name = name.map(|name| PodName::new("default", name));
-        Item { place, name, manifest: json!({"is": word}), decoded }
+        Item { path, name, manifest: json!({"is": word}), decoded }
     });
     Reading::Items(items.collect())
 }

@@ -1,6 +1,6 @@
 //! Where the fields of a document stand in its text.
 //!
-//! The parser hands keys and one-line scalars out as slices of the text: the place of a slice is its place.
+//! The parser hands keys and one-line scalars out as slices of the text: the offset of a slice is its position.
 //! A key with escapes in it is no slice; then the nearest thing above it has to do.
 
 use std::cell::RefCell;
@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::Place;
+use super::Position;
 
 /// A search for fields by their paths, all in one walk that leaves out what leads nowhere.
 pub(super) struct Search<'a> {
@@ -94,33 +94,33 @@ impl Step<'_> {
     }
 }
 
-/// The places of these bytes of a text, in one walk through it.
-pub(super) fn places_at(text: &str, offsets: &[Option<usize>]) -> Vec<Option<Place>> {
+/// The positions of these bytes of a text, in one walk through it.
+pub(super) fn positions_at(text: &str, offsets: &[Option<usize>]) -> Vec<Option<Position>> {
     let mut order: Vec<usize> = (0..offsets.len()).collect();
     order.sort_by_key(|index| offsets[*index]);
     let mut cursor = Cursor::new(text);
-    let mut places = vec![None; offsets.len()];
+    let mut positions = vec![None; offsets.len()];
     for index in order {
-        places[index] = offsets[index].map(|offset| cursor.advance(offset));
+        positions[index] = offsets[index].map(|offset| cursor.advance(offset));
     }
-    places
+    positions
 }
 
 /// Counts lines and columns from the beginning of a text onwards.
 pub(super) struct Cursor<'a> {
     text: &'a str,
     offset: usize,
-    place: Place,
+    position: Position,
 }
 
 impl<'a> Cursor<'a> {
     /// A cursor at the beginning of the text.
     pub(super) fn new(text: &'a str) -> Self {
-        Self { text, offset: 0, place: Place { line: 1, column: 1 } }
+        Self { text, offset: 0, position: Position { line: 1, column: 1 } }
     }
 
-    /// The place of a byte that is not before the last one.
-    pub(super) fn advance(&mut self, to: usize) -> Place {
+    /// The position of a byte that is not before the last one.
+    pub(super) fn advance(&mut self, to: usize) -> Position {
         let passed = self.text.get(self.offset..to).unwrap_or(&self.text[self.offset..]);
         let bytes = passed.as_bytes();
         // A carriage return ends a line by itself, but for one before a line feed.
@@ -129,10 +129,10 @@ impl<'a> Cursor<'a> {
         let breaks = (0..bytes.len()).filter(ends);
         let (count, line_start) = breaks.fold((0, 0), |(count, _), at| (count + 1, at + 1));
         let characters = passed.get(line_start..).unwrap_or_default().chars().count();
-        self.place.line += count;
-        self.place.column = characters + if count == 0 { self.place.column } else { 1 };
+        self.position.line += count;
+        self.position.column = characters + if count == 0 { self.position.column } else { 1 };
         self.offset += passed.len();
-        self.place
+        self.position
     }
 }
 
@@ -143,7 +143,7 @@ pub(super) struct Walk<'a> {
     path: &'a str,
     /// Not brought in by a merge key.
     written: bool,
-    /// A key has told its place already.
+    /// The position of its key is noted already.
     named: bool,
 }
 
@@ -238,7 +238,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
     }
 }
 
-/// A key: a slice of the text, or something that has no place.
+/// A key: a slice of the text, or something whose position is not known.
 #[derive(Default)]
 enum Name<'de> {
     Slice(&'de str),
@@ -272,11 +272,11 @@ impl<'de> Visitor<'de> for Key {
 
 #[cfg(test)]
 mod tests {
-    use crate::text::yaml::{Place, find_places, parse_documents};
+    use crate::text::yaml::{Position, find_positions, parse_documents};
 
-    fn place(text: &str, field: &str) -> Option<(usize, usize)> {
-        let places = find_places(text, &[(1, field)]);
-        places[0].map(|Place { line, column }| (line, column))
+    fn position(text: &str, field: &str) -> Option<(usize, usize)> {
+        let positions = find_positions(text, &[(1, field)]);
+        positions[0].map(|Position { line, column }| (line, column))
     }
 
     #[test]
@@ -303,13 +303,13 @@ mod tests {
             ("specification", Some((1, 1))),
         ];
         for (field, want) in table {
-            assert_eq!(place(text, field), want, "{field}");
+            assert_eq!(position(text, field), want, "{field}");
         }
         let fields: Vec<_> = table.iter().map(|(field, _)| (1, *field)).collect();
         let together: Vec<_> =
-            find_places(text, &fields).into_iter().map(|p| p.map(|p| (p.line, p.column))).collect();
+            find_positions(text, &fields).into_iter().map(|p| p.map(|p| (p.line, p.column))).collect();
         assert_eq!(together, table.map(|(_, want)| want));
-        assert_eq!(place(text, "metadata.labels.a.b/c"), Some((3, 12)), "as type errors write it");
+        assert_eq!(position(text, "metadata.labels.a.b/c"), Some((3, 12)), "as type errors write it");
     }
 
     #[test]
@@ -328,9 +328,9 @@ mod tests {
             ("a byte order mark", "\u{feff}a: 1", "a", (1, 1)),
         ];
         for (name, text, field, want) in table {
-            assert_eq!(place(text, field), Some(want), "{name}");
+            assert_eq!(position(text, field), Some(want), "{name}");
         }
-        assert_eq!(place("", "a"), None);
+        assert_eq!(position("", "a"), None);
     }
 
     #[test]
@@ -338,8 +338,8 @@ mod tests {
         let text = "---\n# nothing\n---\na: 1\n---\nb: {é: 1, c: 2}\n";
         let documents = parse_documents(text).unwrap();
         assert_eq!(documents.iter().map(|document| document.number).collect::<Vec<_>>(), [2, 3]);
-        let at = |line, column| Some(Place { line, column });
+        let at = |line, column| Some(Position { line, column });
         let fields = [(3, "b.c"), (2, "a"), (1, "a"), (3, "b"), (4, "a"), (2, "a.b")];
-        assert_eq!(find_places(text, &fields), [at(6, 11), at(4, 1), None, at(6, 1), None, at(4, 1)]);
+        assert_eq!(find_positions(text, &fields), [at(6, 11), at(4, 1), None, at(6, 1), None, at(4, 1)]);
     }
 }

@@ -1,14 +1,14 @@
-//! Where images come from: a registry's host, which may hold wildcards, its port, and the beginning of a path.
+//! Patterns that match repositories: a registry's host, which may hold wildcards, its port, and the beginning of a path.
 
-/// A place, as credentials and plugins name it: `*.example.com:5000/team`.
+/// A pattern, as credentials and plugins write it: `*.example.com:5000/team`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place<'a> {
+pub(super) struct RegistryPattern<'a> {
     host: &'a str,
     port: &'a str,
     path: &'a str,
 }
 
-impl<'a> Place<'a> {
+impl<'a> RegistryPattern<'a> {
     /// Reads `host:port/path`; the port and the path may be missing.
     pub(super) fn parse(text: &'a str) -> Self {
         let (authority, path) = split_path(text);
@@ -20,9 +20,9 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// The repository is at this place: the same port, as many labels of the host, each of them matching, and the
-    /// path begins alike.
-    pub(super) fn covers(&self, repository: &Place<'_>) -> bool {
+    /// Whether the pattern matches a repository: the same port, as many labels of the host, each of them matching, and
+    /// a path that begins with the pattern's.
+    pub(super) fn covers(&self, repository: &RegistryPattern<'_>) -> bool {
         let (mut own, mut theirs) = (self.host.split('.'), repository.host.split('.'));
         let hosts_match = loop {
             match (own.next(), theirs.next()) {
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_cover_repositories() {
+    fn patterns_cover_repositories() {
         let rows = [
             ("*.kubernetes.io", "prefix.kubernetes.io", true),
             ("prefix.*.io", "prefix.kubernetes.io", true),
@@ -92,7 +92,7 @@ mod tests {
             ("[::1]", "[::1]:5000/a", false),
         ];
         for (glob, repository, expect) in rows {
-            let covers = Place::parse(glob).covers(&Place::parse(repository));
+            let covers = RegistryPattern::parse(glob).covers(&RegistryPattern::parse(repository));
             assert_eq!(covers, expect, "{glob} covers {repository}");
         }
     }
