@@ -1,18 +1,21 @@
 //! The HTTP client: one GET, one connection, one deadline.
 //!
 //! Owns what travels. Whom to ask, what to send along, whether redirects are followed and what to think of the
-//! answer is the caller's: the URL source's, a hook's. Invariants: nothing outlives a request but the TLS settings;
-//! every request ends at its deadline, whatever the server does; what is kept of an answer is bounded.
+//! answer is the caller's: the URL source's, a probe's, a hook's. Invariants: nothing outlives a request but the TLS
+//! settings and a lookup that the system does not end; every request ends at its deadline, which counts from when its
+//! lookup could begin, whatever the server does; what is kept of an answer is bounded.
 //!
 //! It runs on the tokio thread, which is there for the runtime's client anyway.
 
 pub(crate) mod encoding;
 pub(crate) mod error;
+pub(crate) mod lookup;
 pub(crate) mod reactor;
 pub(crate) mod redirect;
 pub(crate) mod tls;
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,7 +28,7 @@ use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -33,11 +36,13 @@ use tokio_rustls::TlsConnector;
 
 pub(crate) use crate::text::url::Url;
 pub(crate) use error::{Cause, HttpError};
+pub(crate) use lookup::LookupOwner;
 pub(crate) use reactor::{Reactor, spawn_tokio_thread};
 pub(crate) use redirect::{PlainText, Redirects};
 pub(crate) use tls::Tls;
 
 use crate::text::url::Scheme;
+use lookup::{Lookups, without_lookup};
 use redirect::is_redirect;
 use tls::Configs;
 
@@ -45,6 +50,8 @@ use tls::Configs;
 const MAX_HEAD: usize = 64 << 10;
 /// One of several addresses may take this long before the next is tried.
 const PER_ADDRESS: Duration = Duration::from_secs(3);
+/// A lookup may take this long, or as long as its request.
+const LOOKUP_DEADLINE: Duration = Duration::from_secs(20);
 
 /// A GET.
 #[derive(Debug, Clone)]
@@ -61,6 +68,8 @@ pub(crate) struct Request {
     pub body: BodyLimit,
     /// How the server is known, where the URL asks for TLS.
     pub tls: Tls,
+    /// Whom names are looked up for.
+    pub owner: LookupOwner,
 }
 
 /// How much of a body is taken, in bytes.
@@ -101,12 +110,34 @@ pub(crate) enum BodyEnd {
 pub(crate) struct Client {
     handle: Handle,
     configs: Arc<Configs>,
+    lookups: Lookups,
+}
+
+/// The end of a request: what it has to wait for through no fault of the other side does not count.
+#[derive(Debug, Clone, Copy)]
+struct Deadline {
+    given: Duration,
+    at: Instant,
+}
+
+impl Deadline {
+    fn after(given: Duration) -> Self {
+        Self { given, at: Instant::now() + given }
+    }
+
+    fn left(&self) -> Duration {
+        self.at.saturating_duration_since(Instant::now())
+    }
+
+    fn error(&self) -> HttpError {
+        HttpError::Deadline { after: self.given }
+    }
 }
 
 impl Client {
     /// A client on this reactor.
     pub(crate) fn new(handle: Handle) -> Self {
-        Self { handle, configs: Arc::default() }
+        Self { handle, configs: Arc::default(), lookups: Lookups::default() }
     }
 
     /// Asks, and follows where it is sent as far as the rule goes. Given up when dropped.
@@ -114,18 +145,11 @@ impl Client {
     /// # Errors
     /// When there is no whole answer in time.
     pub(crate) async fn get(&self, request: &Request, redirects: &Redirects) -> Result<Response, HttpError> {
-        let begun = Instant::now();
+        let mut deadline = Deadline::after(request.deadline);
         let mut hop = request.clone();
         let mut followed = 0;
         loop {
-            hop.deadline = request.deadline.saturating_sub(begun.elapsed());
-            let answered = self.get_once(&hop).await;
-            let response = match answered {
-                Err(HttpError::Deadline { .. }) => {
-                    return Err(HttpError::Deadline { after: request.deadline });
-                }
-                answered => answered?,
-            };
+            let response = self.get_once(&hop, &mut deadline).await?;
             if !is_redirect(response.status) {
                 return Ok(response);
             }
@@ -150,50 +174,103 @@ impl Client {
     ///
     /// # Errors
     /// When there is none in time.
-    pub(crate) async fn reach(&self, host: &str, port: u16, deadline: Duration) -> Result<(), HttpError> {
+    pub(crate) async fn reach(
+        &self,
+        host: &str,
+        port: u16,
+        deadline: Duration,
+        owner: &LookupOwner,
+    ) -> Result<(), HttpError> {
+        let mut deadline = Deadline::after(deadline);
+        let addresses = self.resolve(host, port, owner, &mut deadline).await?;
         let host = host.to_owned();
-        self.on_reactor(deadline, async move { connect(&host, port).await.map(drop) }).await
+        self.on_reactor(deadline, async move { connect(&host, &addresses).await.map(drop) }).await
     }
 
-    /// Does something on the reactor, for so long at most.
+    /// Does something on the reactor, until the deadline at most.
     async fn on_reactor<T: Send + 'static>(
         &self,
-        deadline: Duration,
+        deadline: Deadline,
         work: impl Future<Output = Result<T, HttpError>> + Send + 'static,
     ) -> Result<T, HttpError> {
-        let work = async move {
-            timeout(deadline, work).await.unwrap_or(Err(HttpError::Deadline { after: deadline }))
-        };
+        let work =
+            async move { timeout(deadline.left(), work).await.unwrap_or_else(|_| Err(deadline.error())) };
         GivenUp(self.handle.spawn(work)).await
     }
 
+    /// The addresses of a host. A wait for a thread of the resolver puts the deadline off, but has the same length at
+    /// most; then it is an error of its own, since it says nothing about the host.
+    async fn resolve(
+        &self,
+        host: &str,
+        port: u16,
+        owner: &LookupOwner,
+        deadline: &mut Deadline,
+    ) -> Result<Vec<SocketAddr>, HttpError> {
+        let with_port = |addresses: Vec<SocketAddr>| {
+            let with_port = addresses.into_iter().map(|mut address| {
+                address.set_port(port);
+                address
+            });
+            with_port.collect()
+        };
+        if let Some(addresses) = without_lookup(host) {
+            return Ok(with_port(addresses));
+        }
+        let asked = Instant::now();
+        let not_started = |source| HttpError::LookupNotStarted { host: host.to_owned(), source };
+        let begin = self.lookups.begin(host, owner);
+        let lookup = within(deadline.left(), async { Some(begin.await) }).await;
+        let lookup = lookup.unwrap_or_else(|| Err(io::Error::other("too many others are under way")));
+        let lookup = lookup.map_err(not_started)?;
+        deadline.at += asked.elapsed();
+        let after = deadline.given.min(LOOKUP_DEADLINE);
+        match within(after.min(deadline.left()), async { Some(lookup.answer().await) }).await {
+            Some(Ok(addresses)) => Ok(with_port(addresses)),
+            Some(Err(reason)) => {
+                Err(HttpError::Resolve { host: host.to_owned(), source: io::Error::other(reason) })
+            }
+            None => Err(HttpError::LookupDeadline { host: host.to_owned(), after }),
+        }
+    }
+
     /// The settings of TLS. Those that read files do so where it may block.
-    async fn config(&self, request: &Request) -> Result<Option<Arc<ClientConfig>>, HttpError> {
+    async fn config(
+        &self,
+        request: &Request,
+        deadline: Deadline,
+    ) -> Result<Option<Arc<ClientConfig>>, HttpError> {
         match (request.url.scheme, &request.tls) {
             (Scheme::Http, _) => Ok(None),
             (Scheme::Https, Tls::Unverified) => Ok(Some(self.configs.get(&Tls::Unverified)?)),
             (Scheme::Https, tls) => {
                 let (configs, tls) = (self.configs.clone(), tls.clone());
-                let load = async { Ok(Some(smol::unblock(move || configs.get(&tls)).await?)) };
-                let late = async {
-                    smol::Timer::after(request.deadline).await;
-                    Err(HttpError::Deadline { after: request.deadline })
-                };
-                future::or(load, late).await
+                let load = async { Some(smol::unblock(move || configs.get(&tls)).await) };
+                Ok(Some(within(deadline.left(), load).await.ok_or_else(|| deadline.error())??))
             }
         }
     }
 
-    async fn get_once(&self, request: &Request) -> Result<Response, HttpError> {
-        let begun = Instant::now();
-        let config = self.config(request).await?;
-        let (left, hop) = (request.deadline.saturating_sub(begun.elapsed()), request.clone());
-        let answered = self.on_reactor(left, async move { exchange(&hop, config).await }).await;
+    async fn get_once(&self, request: &Request, deadline: &mut Deadline) -> Result<Response, HttpError> {
+        let config = self.config(request, *deadline).await?;
+        let addresses = self.resolve(&request.url.host, request.url.port, &request.owner, deadline).await?;
+        let hop = request.clone();
+        let answered =
+            self.on_reactor(*deadline, async move { exchange(&hop, &addresses, config).await }).await;
         if matches!(answered, Err(HttpError::Handshake { .. })) && request.tls != Tls::Unverified {
             self.configs.forget(&request.tls);
         }
         answered
     }
+}
+
+/// None when it takes longer.
+async fn within<T>(time: Duration, work: impl Future<Output = Option<T>>) -> Option<T> {
+    let late = async {
+        smol::Timer::after(time).await;
+        None
+    };
+    future::or(work, late).await
 }
 
 /// A task of the reactor that ends when nobody waits for it any more.
@@ -217,9 +294,13 @@ impl<T> Drop for GivenUp<T> {
     }
 }
 
-async fn exchange(request: &Request, config: Option<Arc<ClientConfig>>) -> Result<Response, HttpError> {
+async fn exchange(
+    request: &Request,
+    addresses: &[SocketAddr],
+    config: Option<Arc<ClientConfig>>,
+) -> Result<Response, HttpError> {
     let host = &request.url.host;
-    let stream = connect(host, request.url.port).await?;
+    let stream = connect(host, addresses).await?;
     let Some(config) = config else { return ask(request, stream, BodyEnd::Guessed).await };
     let handshake = |source| HttpError::Handshake { host: host.clone(), source };
     let name = ServerName::try_from(host.clone()).map_err(|error| handshake(io::Error::other(error)))?;
@@ -229,9 +310,7 @@ async fn exchange(request: &Request, config: Option<Arc<ClientConfig>>) -> Resul
 }
 
 /// Tries the host's addresses, one after the other.
-async fn connect(host: &str, port: u16) -> Result<TcpStream, HttpError> {
-    let resolve = |source| HttpError::Resolve { host: host.to_owned(), source };
-    let addresses: Vec<_> = lookup_host((host, port)).await.map_err(resolve)?.collect();
+async fn connect(host: &str, addresses: &[SocketAddr]) -> Result<TcpStream, HttpError> {
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for (index, address) in addresses.iter().enumerate() {
         let is_last = index + 1 == addresses.len();

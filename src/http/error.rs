@@ -20,6 +20,22 @@ pub(crate) enum HttpError {
         /// What the resolver said.
         source: io::Error,
     },
+    /// A lookup that could not begin: it says nothing about the host.
+    #[error("cannot look up {host} now")]
+    LookupNotStarted {
+        /// The name.
+        host: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The resolver did not answer in time.
+    #[error("the lookup of {host} did not end within {after:?}")]
+    LookupDeadline {
+        /// The name.
+        host: String,
+        /// The time that there was.
+        after: Duration,
+    },
     /// No connection; the last address's error if there are several.
     #[error("cannot connect to {host}")]
     Connect {
@@ -93,9 +109,11 @@ impl HttpError {
     /// What the failure depends on.
     pub(crate) fn cause(&self) -> Cause {
         match self {
-            HttpError::Resolve { .. } | HttpError::Connect { .. } | HttpError::Deadline { .. } => {
-                Cause::Network
-            }
+            HttpError::Resolve { .. }
+            | HttpError::LookupNotStarted { .. }
+            | HttpError::LookupDeadline { .. }
+            | HttpError::Connect { .. }
+            | HttpError::Deadline { .. } => Cause::Network,
             HttpError::Handshake { source, .. } if is_about_time(source) => Cause::Clock,
             HttpError::Handshake { .. } | HttpError::Exchange { .. } | HttpError::BrokenOff { .. } => {
                 Cause::Network

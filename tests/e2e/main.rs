@@ -21,6 +21,7 @@ mod endings;
 mod examples;
 mod hooks;
 mod images;
+mod lookup;
 mod manifest;
 mod order;
 mod pod_wide;

@@ -7,7 +7,7 @@ use smol::Timer;
 
 use super::HttpSource;
 use super::reading::{AnswerError, Contents, Validators, read};
-use crate::http::{BodyLimit, Cause, Client, HttpError, Redirects, Request, Response, Url};
+use crate::http::{BodyLimit, Cause, Client, HttpError, LookupOwner, Redirects, Request, Response, Url};
 use crate::pod::decode::MAX_MANIFEST;
 use crate::source::dir::{KeyError, read_key};
 use crate::source::signature::{EXTENSION, MAX_SIGNATURE, PublicKey, SignatureError, Trusted};
@@ -151,7 +151,8 @@ async fn get(
         secrets.insert(AUTHORIZATION, value);
     }
     let (url, body, tls) = (url.clone(), BodyLimit::Whole(max_body), source.tls.clone());
-    let request = Request { url, headers, secrets, deadline: DEADLINE, body, tls };
+    let request =
+        Request { url, headers, secrets, deadline: DEADLINE, body, tls, owner: LookupOwner::Source };
     let redirects = Redirects::AnyHost { most: MOST_REDIRECTS, plain_text: source.plain_text };
     client.get(&request, &redirects).await
 }
