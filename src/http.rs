@@ -9,7 +9,9 @@
 
 pub(crate) mod encoding;
 pub(crate) mod error;
+mod exchange;
 pub(crate) mod lookup;
+pub(crate) mod proxy;
 pub(crate) mod reactor;
 pub(crate) mod redirect;
 pub(crate) mod tls;
@@ -20,36 +22,26 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_lite::future;
-use http_body_util::{BodyExt as _, Empty};
-use hyper::body::{Body as _, Bytes, Incoming};
-use hyper::client::conn::http1;
-use hyper::header::{HOST, HeaderMap, HeaderName, HeaderValue, LOCATION, TRANSFER_ENCODING, USER_AGENT};
-use hyper_util::rt::TokioIo;
+use hyper::header::{HOST, HeaderMap, LOCATION};
 use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 
 pub(crate) use crate::text::url::Url;
 pub(crate) use error::{Cause, HttpError};
 pub(crate) use lookup::LookupOwner;
+pub(crate) use proxy::Proxies;
 pub(crate) use reactor::{Reactor, spawn_tokio_thread};
 pub(crate) use redirect::{PlainText, Redirects};
 pub(crate) use tls::Tls;
 
 use crate::text::url::Scheme;
+use exchange::{Proxy, Route, connect, exchange};
 use lookup::{Lookups, without_lookup};
 use redirect::is_redirect;
 use tls::Configs;
 
-/// The status line and the headers of an answer may take this much; more is an error.
-const MAX_HEAD: usize = 64 << 10;
-/// One of several addresses may take this long before the next is tried.
-const PER_ADDRESS: Duration = Duration::from_secs(3);
 /// A lookup may take this long, or as long as its request.
 const LOOKUP_DEADLINE: Duration = Duration::from_secs(20);
 
@@ -62,6 +54,8 @@ pub(crate) struct Request {
     pub headers: HeaderMap,
     /// Headers for the URL's own scheme, host and port, and nobody else.
     pub secrets: HeaderMap,
+    /// Headers for this one URL, wherever in a row of redirects it is asked.
+    pub conditional: Option<(Url, HeaderMap)>,
     /// The time for all of it, redirects included.
     pub deadline: Duration,
     /// How much of a body is taken.
@@ -70,6 +64,8 @@ pub(crate) struct Request {
     pub tls: Tls,
     /// Whom names are looked up for.
     pub owner: LookupOwner,
+    /// The proxies; none where a server is always asked directly.
+    pub proxies: Option<Arc<Proxies>>,
 }
 
 /// How much of a body is taken, in bytes.
@@ -92,6 +88,8 @@ pub(crate) struct Response {
     pub body: Vec<u8>,
     /// How the end of the body was told.
     pub end: BodyEnd,
+    /// The URL that answered, after redirects.
+    pub url: Url,
 }
 
 /// How the end of a body was told.
@@ -237,10 +235,11 @@ impl Client {
     /// The settings of TLS. Those that read files do so where it may block.
     async fn config(
         &self,
-        request: &Request,
+        scheme: Scheme,
+        tls: &Tls,
         deadline: Deadline,
     ) -> Result<Option<Arc<ClientConfig>>, HttpError> {
-        match (request.url.scheme, &request.tls) {
+        match (scheme, tls) {
             (Scheme::Http, _) => Ok(None),
             (Scheme::Https, Tls::Unverified) => Ok(Some(self.configs.get(&Tls::Unverified)?)),
             (Scheme::Https, tls) => {
@@ -252,12 +251,21 @@ impl Client {
     }
 
     async fn get_once(&self, request: &Request, deadline: &mut Deadline) -> Result<Response, HttpError> {
-        let config = self.config(request, *deadline).await?;
-        let addresses = self.resolve(&request.url.host, request.url.port, &request.owner, deadline).await?;
-        let hop = request.clone();
-        let answered =
-            self.on_reactor(*deadline, async move { exchange(&hop, &addresses, config).await }).await;
-        if matches!(answered, Err(HttpError::Handshake { .. })) && request.tls != Tls::Unverified {
+        let Request { url, tls, owner, proxies, .. } = request;
+        let config = self.config(url.scheme, tls, *deadline).await?;
+        let proxy = match proxies.as_ref().map(|proxies| proxies.choose(url)).transpose()?.flatten() {
+            Some(proxy) => Some(Proxy {
+                config: self.config(proxy.scheme, &tls.without_identity(), *deadline).await?,
+                url: proxy.clone(),
+            }),
+            None => None,
+        };
+        let first = proxy.as_ref().map_or(url, |proxy| &proxy.url);
+        let addresses = self.resolve(&first.host, first.port, owner, deadline).await?;
+        let (hop, route) = (request.clone(), Route { addresses, proxy, config });
+        let answered = self.on_reactor(*deadline, async move { exchange(&hop, route).await }).await;
+        let is_tls = matches!(answered, Err(HttpError::Handshake { .. } | HttpError::CertificateTime { .. }));
+        if is_tls && request.tls != Tls::Unverified {
             self.configs.forget(&request.tls);
         }
         answered
@@ -292,115 +300,6 @@ impl<T> Drop for GivenUp<T> {
     fn drop(&mut self) {
         self.0.abort();
     }
-}
-
-async fn exchange(
-    request: &Request,
-    addresses: &[SocketAddr],
-    config: Option<Arc<ClientConfig>>,
-) -> Result<Response, HttpError> {
-    let host = &request.url.host;
-    let stream = connect(host, addresses).await?;
-    let Some(config) = config else { return ask(request, stream, BodyEnd::Guessed).await };
-    let handshake = |source| HttpError::Handshake { host: host.clone(), source };
-    let name = ServerName::try_from(host.clone()).map_err(|error| handshake(io::Error::other(error)))?;
-    let stream = TlsConnector::from(config).connect(name, stream).await.map_err(handshake)?;
-    // The end of TLS is signed: a connection that breaks is an error of its own.
-    ask(request, stream, BodyEnd::Told).await
-}
-
-/// Tries the host's addresses, one after the other.
-async fn connect(host: &str, addresses: &[SocketAddr]) -> Result<TcpStream, HttpError> {
-    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    for (index, address) in addresses.iter().enumerate() {
-        let is_last = index + 1 == addresses.len();
-        // The last one has what is left of the deadline, which is the caller's.
-        let tried = if is_last {
-            TcpStream::connect(address).await
-        } else {
-            timeout(PER_ADDRESS, TcpStream::connect(address))
-                .await
-                .unwrap_or(Err(io::ErrorKind::TimedOut.into()))
-        };
-        match tried {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
-        }
-    }
-    Err(HttpError::Connect { host: host.to_owned(), source: last })
-}
-
-/// One request and its answer; a body that only ends with its connection counts as `unframed`.
-async fn ask<S>(request: &Request, stream: S, unframed: BodyEnd) -> Result<Response, HttpError>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let broken = |source| HttpError::Exchange { host: request.url.host.clone(), source };
-    let message = message(request).map_err(HttpError::Request)?;
-    let mut builder = http1::Builder::new();
-    // Case means nothing, but to the simplest of servers; those know Go's.
-    builder.max_buf_size(MAX_HEAD).title_case_headers(true);
-    let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(broken)?;
-    let answer = async {
-        let response = sender.send_request(message).await.map_err(broken)?;
-        let (head, incoming) = response.into_parts();
-        let framed = incoming.size_hint().exact().is_some() || is_chunked(&head.headers);
-        let (body, end) = read(incoming, request, if framed { BodyEnd::Told } else { unframed }).await?;
-        Ok(Response { status: head.status.as_u16(), headers: head.headers, body, end })
-    };
-    // The connection moves the bytes; what ails it is told through the answer.
-    let moving = async {
-        let _ = connection.await;
-        future::pending().await
-    };
-    future::or(answer, moving).await
-}
-
-/// Reads as much of a body as is asked for; one that is read to its end has ended so.
-async fn read(
-    mut incoming: Incoming,
-    request: &Request,
-    end: BodyEnd,
-) -> Result<(Vec<u8>, BodyEnd), HttpError> {
-    let mut body = Vec::new();
-    while let Some(frame) = incoming.frame().await {
-        let frame =
-            frame.map_err(|source| HttpError::BrokenOff { host: request.url.host.clone(), source })?;
-        let Ok(data) = frame.into_data() else { continue };
-        match request.body {
-            BodyLimit::Whole(limit) if body.len() + data.len() > limit => {
-                return Err(HttpError::TooLarge { limit });
-            }
-            BodyLimit::Start(limit) if body.len() + data.len() >= limit => {
-                body.extend_from_slice(&data[..limit - body.len()]);
-                return Ok((body, BodyEnd::Cut));
-            }
-            BodyLimit::Whole(_) | BodyLimit::Start(_) => body.extend_from_slice(&data),
-        }
-    }
-    Ok((body, end))
-}
-
-fn is_chunked(headers: &HeaderMap) -> bool {
-    let last = headers.get_all(TRANSFER_ENCODING).iter().next_back().and_then(|value| value.to_str().ok());
-    last.is_some_and(|codings| codings.trim().to_ascii_lowercase().ends_with("chunked"))
-}
-
-fn message(request: &Request) -> Result<hyper::Request<Empty<Bytes>>, hyper::http::Error> {
-    let mut message = hyper::Request::get(request.url.path.as_str()).body(Empty::new())?;
-    let headers = message.headers_mut();
-    headers.insert(HOST, HeaderValue::from_str(&request.url.authority())?);
-    headers.insert(USER_AGENT, HeaderValue::from_static(concat!("rkubelet/", env!("CARGO_PKG_VERSION"))));
-    for given in [&request.headers, &request.secrets] {
-        let names: Vec<HeaderName> = given.keys().cloned().collect();
-        for name in names {
-            headers.remove(&name);
-            for value in given.get_all(&name) {
-                headers.append(name.clone(), value.clone());
-            }
-        }
-    }
-    Ok(message)
 }
 
 #[cfg(test)]

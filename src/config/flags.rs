@@ -63,8 +63,9 @@ impl Flags {
         let parsed =
             text.to_str().and_then(|text| parse_text(kind, text)).filter(|value| kind.check_whole(value));
         let Some(mut value) = parsed else {
-            // What is not a header may still hold a secret.
-            let value = if matches!(kind, Kind::Headers) { "***".to_owned() } else { lossy(text) };
+            // What is no header or URL may still hold a secret.
+            let value =
+                if matches!(kind, Kind::Headers | Kind::Url) { "***".to_owned() } else { lossy(text) };
             let expected = kind.expected();
             return Err(ConfigError::FlagValue { flag: written.to_owned(), value, expected });
         };

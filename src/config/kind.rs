@@ -218,8 +218,10 @@ fn is_one_per_family(value: &Value) -> bool {
     }
 }
 
+/// What else is wrong with it is told when it is taken apart, without its password.
 fn is_http_url(text: &str) -> bool {
-    let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    let lower = text.to_ascii_lowercase();
+    let rest = lower.strip_prefix("http://").or_else(|| lower.strip_prefix("https://"));
     rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/') && !rest.contains(char::is_whitespace))
 }
 
@@ -267,6 +269,7 @@ mod tests {
             (Kind::Endpoint, json!("unix:///run/x.sock"), json!("tcp://127.0.0.1:1")),
             (Kind::Url, json!("https://host/pods"), json!("ftp://host")),
             (Kind::Url, json!("http://host"), json!("http:///x")),
+            (Kind::Url, json!("HTTPS://user:pass@host/"), json!("https://user:pass@ho st/")),
             (Kind::OneOf(&["a", "b"]), json!("b"), json!("c")),
             (Kind::Strings, json!([]), json!([1])),
             (Kind::Ints, json!([29]), json!(["29"])),

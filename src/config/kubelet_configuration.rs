@@ -131,8 +131,12 @@ fn check_object(
             continue;
         }
         if !field.kind.check(value) {
-            // What is not a header may still hold a secret.
-            let value = if matches!(field.kind, Kind::Headers) { "***".to_owned() } else { shorten(value) };
+            // What is no header or URL may still hold a secret.
+            let value = if matches!(field.kind, Kind::Headers | Kind::Url) {
+                "***".to_owned()
+            } else {
+                shorten(value)
+            };
             let expected = field.kind.expected();
             return Err(ConfigError::FieldValue { path: path.to_owned(), field: full, value, expected });
         }

@@ -4,10 +4,14 @@ use std::error::Error;
 use std::io;
 use std::time::Duration;
 
+use jiff::Timestamp;
+use rustls::pki_types::UnixTime;
 use rustls::{CertificateError, InvalidMessage};
 
+use super::proxy::ProxyError;
 use super::redirect::RedirectError;
 use super::tls::TlsError;
+use crate::text::url::Url;
 
 /// A request without an answer.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +58,27 @@ pub(crate) enum HttpError {
         host: String,
         /// Why not.
         source: io::Error,
+    },
+    /// The server's certificate is not valid at this time. The time itself is not told: it is another at each request.
+    #[error("no TLS with {host}: invalid peer certificate: certificate {what}{}", date(*.at))]
+    CertificateTime {
+        /// The host.
+        host: String,
+        /// What is the matter.
+        what: &'static str,
+        /// Since when, or until when; none if the library does not say.
+        at: Option<UnixTime>,
+    },
+    /// The environment names a proxy that cannot be used.
+    #[error(transparent)]
+    BadProxy(#[from] ProxyError),
+    /// The proxy does not open a connection to the server.
+    #[error("the proxy {proxy} answers with status {status}")]
+    Proxy {
+        /// The proxy.
+        proxy: Url,
+        /// What it says.
+        status: u16,
     },
     /// A header that cannot be sent, or a URL that cannot be asked for.
     #[error("the request cannot be written")]
@@ -106,19 +131,39 @@ pub(crate) enum Cause {
 }
 
 impl HttpError {
+    /// What a failed handshake comes to.
+    pub(super) fn handshake(host: &str, source: io::Error) -> Self {
+        let host = host.to_owned();
+        let (what, at) = match said_by_tls(&source) {
+            Some(rustls::Error::InvalidCertificate(error)) => match error {
+                CertificateError::Expired => ("expired", None),
+                CertificateError::ExpiredContext { not_after, .. } => ("expired", Some(*not_after)),
+                CertificateError::NotValidYet => ("not valid yet", None),
+                CertificateError::NotValidYetContext { not_before, .. } => {
+                    ("not valid yet", Some(*not_before))
+                }
+                _ => return HttpError::Handshake { host, source },
+            },
+            _ => return HttpError::Handshake { host, source },
+        };
+        HttpError::CertificateTime { host, what, at }
+    }
+
     /// What the failure depends on.
     pub(crate) fn cause(&self) -> Cause {
         match self {
+            HttpError::CertificateTime { .. } => Cause::Clock,
             HttpError::Resolve { .. }
             | HttpError::LookupNotStarted { .. }
             | HttpError::LookupDeadline { .. }
             | HttpError::Connect { .. }
-            | HttpError::Deadline { .. } => Cause::Network,
-            HttpError::Handshake { source, .. } if is_about_time(source) => Cause::Clock,
-            HttpError::Handshake { .. } | HttpError::Exchange { .. } | HttpError::BrokenOff { .. } => {
-                Cause::Network
-            }
+            | HttpError::Deadline { .. }
+            | HttpError::Handshake { .. }
+            | HttpError::Exchange { .. }
+            | HttpError::BrokenOff { .. } => Cause::Network,
             HttpError::Tls(_)
+            | HttpError::BadProxy(_)
+            | HttpError::Proxy { .. }
             | HttpError::Request(_)
             | HttpError::TooLarge { .. }
             | HttpError::Redirect(_)
@@ -134,17 +179,11 @@ impl HttpError {
     }
 }
 
-/// The server's certificate is not valid now, but was or will be.
-fn is_about_time(error: &io::Error) -> bool {
-    matches!(
-        said_by_tls(error),
-        Some(rustls::Error::InvalidCertificate(
-            CertificateError::Expired
-                | CertificateError::ExpiredContext { .. }
-                | CertificateError::NotValidYet
-                | CertificateError::NotValidYetContext { .. }
-        ))
-    )
+/// A date as part of a line.
+fn date(at: Option<UnixTime>) -> String {
+    let second = at.and_then(|at| i64::try_from(at.as_secs()).ok());
+    let at = second.and_then(|second| Timestamp::from_second(second).ok());
+    at.map(|at| format!(" ({at})")).unwrap_or_default()
 }
 
 fn said_by_tls(error: &io::Error) -> Option<&rustls::Error> {
@@ -158,18 +197,29 @@ mod tests {
 
     #[test]
     fn a_certificate_out_of_time_points_to_the_clock() {
-        let handshake = |error: CertificateError| HttpError::Handshake {
-            host: "h".to_owned(),
-            source: io::Error::new(io::ErrorKind::InvalidData, rustls::Error::InvalidCertificate(error)),
+        let handshake = |error: CertificateError| {
+            let source = io::Error::new(io::ErrorKind::InvalidData, rustls::Error::InvalidCertificate(error));
+            HttpError::handshake("h", source)
         };
+        let at = |second| UnixTime::since_unix_epoch(Duration::from_secs(second));
         let cases = [
             (CertificateError::NotValidYet, Cause::Clock),
             (CertificateError::Expired, Cause::Clock),
+            (CertificateError::ExpiredContext { time: at(9), not_after: at(1) }, Cause::Clock),
             (CertificateError::UnknownIssuer, Cause::Network),
             (CertificateError::NotValidForName, Cause::Network),
         ];
         for (error, cause) in cases {
             assert_eq!(handshake(error.clone()).cause(), cause, "{error:?}");
+        }
+        // The same words at each request, so that they are logged once.
+        for time in [9, 10] {
+            let late = handshake(CertificateError::ExpiredContext { time: at(time), not_after: at(1) });
+            let early =
+                handshake(CertificateError::NotValidYetContext { time: at(time), not_before: at(99) });
+            let words = "no TLS with h: invalid peer certificate: certificate";
+            assert_eq!(late.to_string(), format!("{words} expired (1970-01-01T00:00:01Z)"));
+            assert_eq!(early.to_string(), format!("{words} not valid yet (1970-01-01T00:01:39Z)"));
         }
         let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
         assert_eq!(HttpError::Connect { host: "h".to_owned(), source: refused }.cause(), Cause::Network);

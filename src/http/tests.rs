@@ -72,6 +72,8 @@ fn get_limited(url: &str, tls: Tls, body: BodyLimit) -> Result<Response, HttpErr
         body,
         tls,
         owner: LookupOwner::Source,
+        conditional: None,
+        proxies: None,
     };
     let redirects = Redirects::AnyHost { most: 0, plain_text: PlainText::Loopback };
     smol::block_on(client.get(&request, &redirects))

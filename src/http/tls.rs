@@ -118,8 +118,7 @@ impl Tls {
     }
 }
 
-/// What was made of each choice, for as long as its files say the same: sessions are resumed through it where the server
-/// is known.
+/// What was made of each choice, for as long as its files say the same.
 #[derive(Debug, Default)]
 pub(super) struct Configs(Mutex<BTreeMap<Tls, Made>>);
 
@@ -167,10 +166,7 @@ fn make(tls: &Tls, contents: &[Vec<u8>]) -> Result<ClientConfig, TlsError> {
         .map_err(TlsError::Setup)?;
     let Tls::Verified { roots, identity } = tls else {
         let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(Anyone));
-        let mut config = builder.with_no_client_auth();
-        // Many servers are asked so, each of them rarely: their sessions are not worth their memory.
-        config.resumption = Resumption::disabled();
-        return Ok(config);
+        return Ok(without_resumption(builder.with_no_client_auth()));
     };
     let mut contents = contents.iter().map(Vec::as_slice);
     let store = match roots {
@@ -181,15 +177,25 @@ fn make(tls: &Tls, contents: &[Vec<u8>]) -> Result<ClientConfig, TlsError> {
         .build()
         .map_err(|_| TlsError::NoRoots)?;
     let builder = builder.with_webpki_verifier(verifier);
-    let Some(Identity { certificate, key }) = identity else { return Ok(builder.with_no_client_auth()) };
+    let Some(Identity { certificate, key }) = identity else {
+        return Ok(without_resumption(builder.with_no_client_auth()));
+    };
     let chain = certificates(certificate, contents.next().unwrap_or_default())?;
     let secret = PrivateKeyDer::from_pem_slice(contents.next().unwrap_or_default())
         .map_err(|source| TlsError::Pem { path: key.clone(), what: "private key", source })?;
-    builder.with_client_auth_cert(chain, secret).map_err(|source| TlsError::Identity {
+    let config = builder.with_client_auth_cert(chain, secret).map_err(|source| TlsError::Identity {
         certificate: certificate.clone(),
         key: key.clone(),
         source,
-    })
+    });
+    config.map(without_resumption)
+}
+
+/// A session that is resumed shows no certificate: one that has expired since, or whose authority is not trusted any
+/// more, would be believed for as long as the agent runs. A full handshake costs a millisecond and some 2 KiB.
+fn without_resumption(mut config: ClientConfig) -> ClientConfig {
+    config.resumption = Resumption::disabled();
+    config
 }
 
 fn system_roots() -> Result<RootCertStore, TlsError> {

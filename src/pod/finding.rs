@@ -4,8 +4,11 @@ use std::fmt;
 
 use serde::ser::{Serialize, SerializeStruct as _, Serializer};
 
+use crate::text::excerpt::shorten;
 use crate::text::yaml::Place;
 
+/// How much of a text is told, in bytes: it may quote megabytes of a manifest.
+const MAX_TEXT: usize = 1024;
 /// How many problems of one manifest are told at once.
 const MAX_TOLD: usize = 10;
 
@@ -38,8 +41,9 @@ impl Finding {
     }
 }
 
-/// Keys and values come from the manifest, and may hold anything: no remark breaks a line or a terminal.
+/// Keys and values come from the manifest, and may hold anything: no remark breaks a line or a terminal, or fills a log.
 fn one_line(text: String) -> String {
+    let text = shorten(text, MAX_TEXT);
     if !text.chars().any(char::is_control) {
         return text;
     }
@@ -136,6 +140,8 @@ mod tests {
         assert_eq!(Finding::new("spec.hostname", "too long").to_string(), "spec.hostname: too long");
         assert_eq!(Finding::whole("empty").to_string(), "empty");
         assert_eq!(Finding::new("a\nb", "\u{1b}[0mé").to_string(), "a\\nb: \\u{1b}[0mé");
+        let long = Finding::new("f".repeat(9 << 20), "r".repeat(9 << 20)).to_string();
+        assert!(long.len() < 3000 && long.ends_with("r... (9437184 bytes)"), "{} bytes", long.len());
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod reading;
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_channel::Sender;
@@ -22,19 +23,18 @@ use smol::Timer;
 use tracing::{debug, info, warn};
 
 use crate::host::state::Store;
-use crate::http::{Cause, Client, PlainText, Tls, Url};
+use crate::http::{Cause, Client, PlainText, Proxies, Tls, Url};
 use crate::pod::decode::list::decode_list;
 use crate::source::dir::{Trust, read_key};
 use crate::source::signature::{Newest, accepts, digest};
 use crate::sync::message::Event;
 use crate::sync::view::{Outcome, Verdict};
 use crate::text::chain;
-use fetch::{Body, FetchError, Fetched, fetch};
+use fetch::{Body, FetchError, Fetched, Taken, fetch};
 use judge::{Change, Failure, Judge, Judged, Reading};
 use keep::{Kept, origin};
 use network::Network;
 use pace::{Ended, Next, next};
-use reading::Validators;
 
 /// However often the network changes, requests are this far apart: an eighth of the delay, within these bounds.
 const BREATH: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(5);
@@ -53,6 +53,8 @@ pub(crate) struct HttpSource {
     pub plain_text: PlainText,
     /// How the server is known, and how it knows us.
     pub tls: Tls,
+    /// The proxies of the environment.
+    pub proxies: Arc<Proxies>,
     /// The file of the key that must have signed the contents.
     pub public_key: Option<PathBuf>,
     /// Whose key is believed.
@@ -69,6 +71,9 @@ pub(crate) struct HttpSource {
 pub(crate) async fn run_http(source: HttpSource, client: Client, inbox: Sender<Event>) {
     let (period, url) = (source.period, source.url.clone());
     let mut state = smol::unblock(move || State::load(source)).await;
+    if let Ok(Some(proxy)) = state.source.proxies.choose(&url) {
+        info!(%url, %proxy, "the URL is asked through a proxy");
+    }
     let kept = state.judge.snapshot();
     if !kept.pods.is_empty() {
         info!(%url, pods = kept.pods.len(), "pods as the URL last held them");
@@ -80,7 +85,7 @@ pub(crate) async fn run_http(source: HttpSource, client: Client, inbox: Sender<E
     let mut network = None;
     while !inbox.is_closed() {
         let asked = Instant::now();
-        let fetched = fetch(&state.source, &client, &state.validators, state.signer.as_deref()).await;
+        let fetched = fetch(&state.source, &client, &state.taken).await;
         // Contents may be large, and the disk slow: nobody else waits for them.
         let judged;
         (state, judged) = smol::unblock(move || state.take_in(fetched)).await;
@@ -139,12 +144,10 @@ struct State {
     source: HttpSource,
     judge: Judge,
     kept: Kept,
-    /// Of the contents that were taken last.
-    validators: Validators,
+    /// The contents that were taken last.
+    taken: Taken,
     /// Their digest.
-    taken: Option<String>,
-    /// The key that signed them.
-    signer: Option<String>,
+    sha256: Option<String>,
 }
 
 impl State {
@@ -161,7 +164,7 @@ impl State {
         let (kept, held) =
             Kept::load(source.store.clone(), &source.url.without_credentials(), &origin, trusted);
         let judge = Judge::new(source.url.to_string(), held);
-        Self { source, judge, kept, validators: Validators::default(), taken: None, signer: None }
+        Self { source, judge, kept, taken: Taken::default(), sha256: None }
     }
 
     /// Decodes, judges and keeps. Takes its time with large contents.
@@ -172,7 +175,7 @@ impl State {
             Ok(Fetched::Body(body)) => self.judge_body(*body),
         };
         if judged.failure.is_none() {
-            self.kept.keep(self.judge.held(), self.signer.as_deref());
+            self.kept.keep(self.judge.held());
         }
         (self, judged)
     }
@@ -185,12 +188,13 @@ impl State {
         {
             return self.fail(&FetchError::Signature(error), Cause::Other);
         }
-        let known = self.taken.as_ref() == Some(&sha256);
-        let reading = if known {
+        let signer = signed.as_ref().map(|(key, _)| key.to_string());
+        let is_known = self.sha256.as_ref() == Some(&sha256);
+        let reading = if is_known && self.taken.signer == signer {
             Reading::Same
         } else {
             match decode_list(&bytes, &origin(&self.source.node_name, self.source.strict)) {
-                Ok(items) => Reading::Items(items),
+                Ok(items) => Reading::Items { items, signer: signer.clone() },
                 Err(refusal) => Reading::Failed(Failure { reason: refusal.to_string(), cause: Cause::Other }),
             }
         };
@@ -199,15 +203,14 @@ impl State {
             return judged;
         }
         let serial = signed.as_ref().and_then(|(_, trusted)| trusted.serial);
-        if !known {
+        if !is_known {
             info!(url = %self.source.url, sha256, serial, "new contents of the URL");
         }
         if let (Some((key, _)), Some(serial)) = (&signed, serial) {
             self.kept.keep_newest(key, Newest { serial, sha256: sha256.clone() });
         }
-        self.signer = signed.map(|(key, _)| key.to_string());
-        self.validators = validators;
-        self.taken = Some(sha256);
+        self.taken = Taken { validators, signer, read: Some(Instant::now()) };
+        self.sha256 = Some(sha256);
         judged
     }
 

@@ -9,6 +9,11 @@ pub(crate) fn beginning(text: &str, most: usize) -> &str {
     &text[..end]
 }
 
+/// A text that is quoted: if it is longer, its first so many bytes, and how many there were.
+pub(crate) fn shorten(text: String, most: usize) -> String {
+    if text.len() <= most { text } else { format!("{}... ({} bytes)", beginning(&text, most), text.len()) }
+}
+
 /// The last so many bytes at most.
 pub(crate) fn ending(text: &str, most: usize) -> &str {
     let mut start = text.len().saturating_sub(most);
@@ -21,6 +26,13 @@ pub(crate) fn ending(text: &str, most: usize) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_cut_says_so() {
+        assert_eq!(shorten("äb".to_owned(), 3), "äb");
+        assert_eq!(shorten("äb".to_owned(), 2), "ä... (3 bytes)");
+        assert_eq!(shorten("äb".to_owned(), 1), "... (3 bytes)");
+    }
 
     #[test]
     fn no_character_is_torn() {

@@ -128,11 +128,20 @@ impl Url {
 
     /// The value of the header `Host`.
     pub(crate) fn authority(&self) -> String {
-        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
-        if self.port == self.scheme.port() { host } else { format!("{host}:{}", self.port) }
+        let whole = self.authority_with_port();
+        if self.port != self.scheme.port() {
+            return whole;
+        }
+        whole.rsplit_once(':').map(|(host, _)| host.to_owned()).unwrap_or(whole)
     }
 
-    /// The value of the header `Authorization`, if the URL has credentials.
+    /// Host and port, as a proxy is asked for them.
+    pub(crate) fn authority_with_port(&self) -> String {
+        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        format!("{host}:{}", self.port)
+    }
+
+    /// The value of the header `Authorization`, or `Proxy-Authorization`, if the URL has credentials.
     pub(crate) fn authorization(&self) -> Option<String> {
         let credentials = percent_decode_str(self.credentials.as_deref()?).collect::<Vec<u8>>();
         let colon = if credentials.contains(&b':') { &b""[..] } else { b":" };

@@ -38,6 +38,8 @@ mod succession;
 mod torture;
 mod upgrade;
 mod url;
+mod url_evidence;
 mod url_hostile;
+mod url_proxy;
 mod url_signed;
 mod url_tls;

@@ -47,6 +47,13 @@ fn faults() -> Vec<Fault> {
                 stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\napiVersion: v1\nkind: PodList\nitems: []\n")
             }),
         ),
+        // Nobody knows this coding: it tells nothing about the end.
+        (
+            "does not say where the body ends",
+            Box::new(|_, stream| {
+                stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: xchunked\r\n\r\napiVersion: v1\nkind: PodList\nitems: []\n")
+            }),
+        ),
         // With what was sent unread, the end is a reset.
         (
             "no whole answer",
@@ -120,7 +127,9 @@ fn a_hostile_server_costs_neither_time_nor_memory() {
         }
         Ok(())
     };
+    let long_kind = format!("apiVersion: v1\nkind: {}\n", "x".repeat(9 << 20));
     let faults: Vec<Fault> = vec![
+        ("(9437186 bytes)", Box::new(move |_, stream| reply(stream, "200 OK", "", long_kind.as_bytes()))),
         ("more than 10485760 bytes", Box::new(move |_, stream| endless(stream, &[b'x'; 65536]))),
         (
             "more than 10485760 bytes",
@@ -154,6 +163,7 @@ fn a_hostile_server_costs_neither_time_nor_memory() {
         rig.wait(&format!("{words:?}"), || agent.log_lines_with(FAILED).len() > said);
         let line = agent.log_lines_with(FAILED).pop().expect("a complaint");
         assert!(line.contains(words), "{words:?}: {line}");
+        assert!(line.len() < 4096, "a line of {} bytes", line.len());
         // Others do not wait meanwhile.
         agent.wait_healthy();
         server.serve(good.clone());

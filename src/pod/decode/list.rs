@@ -1,7 +1,10 @@
 //! From a text that holds any number of pods to one result for each: Pods, PodLists and Lists, in several documents.
 //!
 //! Invariant: nothing is passed over in silence. A document that is neither a pod nor a list of pods is a refusal in
-//! its own place, and only a list that says it is empty is empty.
+//! its own place, and only a list that says it is empty, and says nothing else, is empty. What is doubtful about a list
+//! itself is told with its first pod.
+
+mod doubts;
 
 use std::fmt;
 
@@ -12,6 +15,7 @@ use crate::pod::PodName;
 use crate::pod::finding::{Finding, Refusal};
 use crate::pod::identity::static_name;
 use crate::text::yaml::Document;
+use doubts::doubts;
 
 /// More pods than these no node runs, and what holds more is a mistake.
 const MAX_ITEMS: usize = 5000;
@@ -61,31 +65,47 @@ pub fn decode_list(bytes: &[u8], origin: &Origin<'_>) -> Result<Vec<Item>, Refus
     let several = documents.len() > 1;
     let mut items = Vec::new();
     let mut numbers = Vec::new();
+    let mut doubts = Vec::new();
     for document in documents {
         let number = document.number;
         let document_place = Place { document: several.then_some(number), item: None };
-        match split(document) {
+        match split(document, origin.strict) {
             Ok(Split::Single(document)) => items.push(decode(document_place, document, origin)),
-            Ok(Split::List(list)) if list.len() > MAX_ITEMS - items.len().min(MAX_ITEMS) => {
+            Ok(Split::List(list, _)) if list.len() > MAX_ITEMS - items.len().min(MAX_ITEMS) => {
                 return Err(Finding::whole(format!("holds more than {MAX_ITEMS} pods")).into());
             }
-            Ok(Split::List(list)) => {
+            Ok(Split::List(list, doubtful)) => {
+                doubts.push((number, items.len()..items.len() + list.len(), doubtful));
                 let places = list.into_iter().enumerate();
                 items.extend(places.map(|(index, document)| {
                     decode(Place { item: Some(index), ..document_place }, document, origin)
                 }));
             }
-            Err(finding) => items.push(Item {
+            Err(refusal) => items.push(Item {
                 place: document_place,
                 name: None,
                 manifest: Value::Null,
-                decoded: Err(finding.into()),
+                decoded: Err(refusal),
             }),
         }
         numbers.resize(items.len(), number);
     }
     locate(text, items.iter_mut().zip(numbers).flat_map(|(item, number)| findings(item, number)));
+    for (number, range, mut doubtful) in doubts {
+        locate(text, doubtful.iter_mut().map(|finding| (number, String::new(), finding)));
+        tell_with(&mut items[range], doubtful);
+    }
     Ok(items)
+}
+
+/// Tells what is doubtful about a list with its first good pod, or with its first item if there is none.
+fn tell_with(items: &mut [Item], doubtful: Vec<Finding>) {
+    let index = items.iter().position(|item| item.decoded.is_ok()).unwrap_or_default();
+    match items.get_mut(index).map(|item| &mut item.decoded) {
+        Some(Ok(decoded)) => drop(decoded.warnings.splice(0..0, doubtful)),
+        Some(Err(refusal)) => refusal.others.extend(doubtful),
+        None => {}
+    }
 }
 
 /// What is said about an item, each with the number of its document and the path of the item in it.
@@ -101,26 +121,35 @@ fn findings(item: &mut Item, number: usize) -> impl Iterator<Item = (usize, Stri
 
 enum Split {
     Single(Document),
-    List(Vec<Document>),
+    /// The items, and what is doubtful about the list.
+    List(Vec<Document>, Vec<Finding>),
 }
 
 /// Takes a list apart.
-fn split(mut document: Document) -> Result<Split, Finding> {
+fn split(mut document: Document, strict: bool) -> Result<Split, Refusal> {
     let kind = match document.value["kind"].as_str() {
         Some(kind @ ("PodList" | "List")) => kind.to_owned(),
         _ => return Ok(Split::Single(document)),
     };
     match &document.value["apiVersion"] {
         Value::String(version) if version == "v1" => {}
-        Value::Null => return Err(Finding::new("apiVersion", "missing, must be v1")),
-        other => return Err(Finding::new("apiVersion", format!("{other} is not v1"))),
+        Value::Null => return Err(Finding::new("apiVersion", "missing, must be v1").into()),
+        other => return Err(Finding::new("apiVersion", format!("{other} is not v1")).into()),
     }
     if document.value["metadata"]["continue"].as_str().is_some_and(|more| !more.is_empty()) {
-        return Err(Finding::new("metadata.continue", "the list is only a part; the whole is needed"));
+        let reason = "the list is only a part; the whole is needed";
+        return Err(Finding::new("metadata.continue", reason).into());
     }
+    let doubts = doubts(&document);
     let Value::Array(items) = document.value["items"].take() else {
-        return Err(Finding::new("items", "must be a list; one without pods is written as []"));
+        return Err(Finding::new("items", "must be a list; one without pods is written as []").into());
     };
+    let is_serious = |doubt: &Finding| strict || items.is_empty() || doubt.field == "items";
+    if doubts.iter().any(is_serious)
+        && let Some(refusal) = Refusal::from_findings(doubts.clone())
+    {
+        return Err(refusal);
+    }
     let duplicates = |index: usize| {
         let prefix = format!("items[{index}].");
         let inner = document.duplicate_keys.iter().filter_map(|key| key.strip_prefix(&prefix));
@@ -137,7 +166,7 @@ fn split(mut document: Document) -> Result<Split, Finding> {
         }
         Document { number: document.number, value, duplicate_keys: duplicates(index) }
     });
-    Ok(Split::List(documents.collect()))
+    Ok(Split::List(documents.collect(), doubts))
 }
 
 fn decode(place: Place, document: Document, origin: &Origin<'_>) -> Item {

@@ -55,7 +55,18 @@ pub(super) fn request(
     let url = Url::of(get.scheme, host, get.port, target(&get.path));
     let headers = headers(&get.headers, &authority(host, get.port), agent)?;
     let (body, tls) = (BodyLimit::Start(MAX_BODY), Tls::Unverified);
-    Ok(Request { url, headers, secrets: HeaderMap::new(), deadline, body, tls, owner })
+    Ok(Request {
+        url,
+        headers,
+        secrets: HeaderMap::new(),
+        conditional: None,
+        deadline,
+        body,
+        tls,
+        owner,
+        // Pods are asked where they are.
+        proxies: None,
+    })
 }
 
 /// A path and query as a request may have them: from the root, encoded, without the fragment. One that is not encoded

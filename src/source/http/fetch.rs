@@ -1,6 +1,6 @@
 //! One look at the URL: the contents, and the signature beside them where a key is given.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hyper::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderValue};
 use smol::Timer;
@@ -80,16 +80,26 @@ impl FetchError {
     }
 }
 
-/// Looks, with the validators of what was taken last, and the key that signed it.
+/// What is known of the contents that were taken last.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Taken {
+    /// What the server can compare.
+    pub(super) validators: Validators,
+    /// The key that signed them.
+    pub(super) signer: Option<String>,
+    /// When they were last read as a whole.
+    pub(super) read: Option<Instant>,
+}
+
+/// Looks, and says so if these are still the contents.
 pub(super) async fn fetch(
     source: &HttpSource,
     client: &Client,
-    validators: &Validators,
-    signer: Option<&str>,
+    taken: &Taken,
 ) -> Result<Fetched, FetchError> {
     let mut attempts = 1..;
     loop {
-        match look(source, client, validators, signer).await {
+        match look(source, client, taken).await {
             Err(error) if error.may_be_halfway() && attempts.next() < Some(ATTEMPTS) => {
                 Timer::after(BETWEEN).await;
             }
@@ -99,18 +109,15 @@ pub(super) async fn fetch(
 }
 
 /// What is slow, the disk and the arithmetic of large contents, is done where nobody waits for it.
-async fn look(
-    source: &HttpSource,
-    client: &Client,
-    validators: &Validators,
-    signer: Option<&str>,
-) -> Result<Fetched, FetchError> {
+async fn look(source: &HttpSource, client: &Client, taken: &Taken) -> Result<Fetched, FetchError> {
     // Read anew each time: it is small, and a new key counts at once.
     let key = match (source.public_key.clone(), source.trust.own_uid()) {
         (None, _) => None,
         (Some(path), own_uid) => Some(smol::unblock(move || read_key(&path, own_uid)).await?),
     };
-    let asked = validators.vouched(signer, key.as_ref().map(PublicKey::to_string).as_deref());
+    let (signer, age) = (taken.signer.as_deref(), taken.read.map(|read| read.elapsed()));
+    let key_text = key.as_ref().map(PublicKey::to_string);
+    let asked = taken.validators.usable(signer, key_text.as_deref(), age.unwrap_or_default());
     let response = get(source, client, &source.url, asked.headers(), MAX_MANIFEST).await?;
     let (bytes, validators) = match smol::unblock(move || read(response, &asked, MAX_MANIFEST)).await? {
         Contents::Same => return Ok(Fetched::Same),
@@ -120,7 +127,7 @@ async fn look(
         return Ok(Fetched::Body(Box::new(Body { bytes, validators, signed: None })));
     };
     let url = source.url.with_suffix(&format!(".{EXTENSION}"));
-    let response = get(source, client, &url, HeaderMap::new(), MAX_SIGNATURE).await?;
+    let response = get(source, client, &url, None, MAX_SIGNATURE).await?;
     let signature = match (response.status, read(response, &Validators::default(), MAX_SIGNATURE)) {
         (200, Ok(Contents::Body { bytes, .. })) => {
             String::from_utf8(bytes).map_err(|_| SignatureError::Malformed)?
@@ -138,10 +145,9 @@ async fn get(
     source: &HttpSource,
     client: &Client,
     url: &Url,
-    mut headers: HeaderMap,
+    conditional: Option<(Url, HeaderMap)>,
     max_body: usize,
 ) -> Result<Response, HttpError> {
-    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
     let mut secrets = source.headers.clone();
     if !secrets.contains_key(AUTHORIZATION)
         && let Some(credentials) = url.authorization()
@@ -150,9 +156,17 @@ async fn get(
         value.set_sensitive(true);
         secrets.insert(AUTHORIZATION, value);
     }
-    let (url, body, tls) = (url.clone(), BodyLimit::Whole(max_body), source.tls.clone());
-    let request =
-        Request { url, headers, secrets, deadline: DEADLINE, body, tls, owner: LookupOwner::Source };
+    let request = Request {
+        url: url.clone(),
+        headers: HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("gzip"))]),
+        secrets,
+        conditional,
+        deadline: DEADLINE,
+        body: BodyLimit::Whole(max_body),
+        tls: source.tls.clone(),
+        owner: LookupOwner::Source,
+        proxies: Some(source.proxies.clone()),
+    };
     let redirects = Redirects::AnyHost { most: MOST_REDIRECTS, plain_text: source.plain_text };
     client.get(&request, &redirects).await
 }

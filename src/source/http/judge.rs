@@ -11,12 +11,18 @@ use crate::http::Cause;
 use crate::pod::decode::Decoded;
 use crate::pod::decode::list::{Item, Place};
 use crate::pod::finding::{Finding, Refusal};
+use crate::pod::validate::is_valid_name;
 use crate::pod::{Pod, PodName, PodUid, Source};
 use crate::sync::mux::Snapshot;
 use crate::sync::view::{Outcome, Verdict};
+use crate::text::excerpt::shorten;
+
+use super::keep::can_be_kept;
 
 /// More pods than any machine runs; what follows from contents costs no more than this many times one.
 const MOST_ITEMS: usize = 5000;
+/// How much of a reason is told, in bytes: it may quote what the server says.
+const MAX_REASON: usize = 2048;
 
 /// What one request came to.
 #[derive(Debug)]
@@ -26,7 +32,12 @@ pub(super) enum Reading {
     /// The same contents as those that were judged last.
     Same,
     /// Contents, taken apart.
-    Items(Vec<Item>),
+    Items {
+        /// What they hold.
+        items: Vec<Item>,
+        /// The key that signed them; none where none is asked for.
+        signer: Option<String>,
+    },
 }
 
 /// Why nothing counts.
@@ -69,6 +80,8 @@ pub(super) struct Held {
     pub(super) pod: Arc<Pod>,
     /// Its manifest as JSON, for the disk.
     pub(super) manifest: Arc<str>,
+    /// The key that signed the contents in which it came.
+    pub(super) signer: Option<Arc<str>>,
 }
 
 /// What is known of the URL.
@@ -108,15 +121,16 @@ impl Judge {
 
     /// Takes in a reading.
     pub(super) fn apply(&mut self, reading: Reading) -> Judged {
-        let items = match reading {
+        let (mut items, signer) = match reading {
             Reading::Failed(failure) => return self.fail(failure),
             Reading::Same => return self.succeed(Vec::new()),
-            Reading::Items(items) => items,
+            Reading::Items { items, signer } => (items, signer),
         };
+        items.iter_mut().for_each(doubt);
         if let Some(reason) = too_many(&items).or_else(|| stranger(&items)) {
             return self.fail(Failure { reason, cause: Cause::Other });
         }
-        let settled = settle(&self.url, &self.held, items);
+        let settled = settle(&self.url, &self.held, items, signer.map(Arc::from));
         let mut changes = Vec::new();
         for name in self.held.keys().filter(|name| !settled.held.contains_key(*name)) {
             changes.push(Change::Removed(name.clone()));
@@ -139,6 +153,7 @@ impl Judge {
     }
 
     fn fail(&mut self, failure: Failure) -> Judged {
+        let failure = Failure { reason: shorten(failure.reason, MAX_REASON), ..failure };
         let new = self.failed.as_ref() != Some(&failure.reason);
         let changes = if new { vec![Change::Failed(failure.reason.clone())] } else { Vec::new() };
         self.failed = Some(failure.reason.clone());
@@ -170,6 +185,19 @@ impl Judge {
             pods: self.held.values().map(|held| held.pod.clone()).collect(),
             complete: self.complete,
             verdicts: whole.chain(self.verdicts.iter().cloned()).collect(),
+        }
+    }
+}
+
+/// Takes back what is believed of an item too easily: a name that no pod can have is not known, and a pod that could not
+/// be read again from the disk is not accepted.
+fn doubt(item: &mut Item) {
+    match &item.decoded {
+        Err(_) => item.name = item.name.take().filter(is_valid_name),
+        Ok(_) if can_be_kept(&item.manifest.to_string()) => {}
+        Ok(_) => {
+            let reason = "nested too deeply to be kept for a start without the server";
+            item.decoded = Err(Finding::whole(reason).into());
         }
     }
 }
@@ -212,14 +240,20 @@ enum Claimant<'a> {
 }
 
 /// Who counts, after contents that hold these.
-fn settle(url: &str, before: &BTreeMap<PodName, Held>, items: Vec<Item>) -> Settled {
+fn settle(
+    url: &str,
+    before: &BTreeMap<PodName, Held>,
+    items: Vec<Item>,
+    signer: Option<Arc<str>>,
+) -> Settled {
     // A part that cannot be told by name may be any of those that seem to be gone.
     let nameless = items.iter().any(|item| item.name.is_none());
     let names: BTreeSet<PodName> = items.iter().filter_map(|item| item.name.clone()).collect();
     let mut owners = Owners::default();
-    let mut clashes = BTreeMap::new();
+    let mut clashes = behind_bad_ones(url, &items);
     let mut held = BTreeMap::new();
-    for claimant in claimants(before, &items, |name| nameless || names.contains(name)) {
+    let is_behind: BTreeSet<usize> = clashes.keys().copied().collect();
+    for claimant in claimants(before, &items, &is_behind, |name| nameless || names.contains(name)) {
         match claimant {
             Claimant::Item(index, pod) => {
                 if let Err(refusal) = owners.claim(pod, || shown(url, items[index].place)) {
@@ -237,7 +271,9 @@ fn settle(url: &str, before: &BTreeMap<PodName, Held>, items: Vec<Item>) -> Sett
     let mut verdicts = Vec::new();
     for (index, item) in items.into_iter().enumerate() {
         let outcome = match (item.decoded, clashes.remove(&index)) {
-            (Ok(decoded), None) => accept(&mut held, before, decoded, &item.manifest.to_string()),
+            (Ok(decoded), None) => {
+                accept(&mut held, before, decoded, &item.manifest.to_string(), signer.clone())
+            }
             (Ok(_), Some(refusal)) | (Err(refusal), _) => Outcome::Refused(refusal),
         };
         verdicts.push(Verdict {
@@ -252,16 +288,35 @@ fn settle(url: &str, before: &BTreeMap<PodName, Held>, items: Vec<Item>) -> Sett
     Settled { held, verdicts, complete }
 }
 
+/// Pods whose name an earlier item has that is refused, by their index: the name is that item's, and its last good version
+/// runs on.
+fn behind_bad_ones(url: &str, items: &[Item]) -> BTreeMap<usize, Refusal> {
+    let mut first: BTreeMap<&PodName, &Item> = BTreeMap::new();
+    let mut behind = BTreeMap::new();
+    for (index, item) in items.iter().enumerate() {
+        let Some(name) = &item.name else { continue };
+        let owner = first.entry(name).or_insert(item);
+        if owner.decoded.is_err() && item.decoded.is_ok() {
+            behind.insert(index, clash("metadata.name", &format!("pod {name}"), &shown(url, owner.place)));
+        }
+    }
+    behind
+}
+
 /// All who claim, in their order; `is_there` tells which names the contents hold, or may hold.
 fn claimants<'a>(
     before: &'a BTreeMap<PodName, Held>,
     items: &'a [Item],
+    is_behind: &BTreeSet<usize>,
     is_there: impl Fn(&PodName) -> bool,
 ) -> impl Iterator<Item = Claimant<'a>> {
     let mut good = BTreeSet::new();
     let mut all = Vec::new();
     for (index, item) in items.iter().enumerate() {
         let Ok(Decoded { pod, .. }) = &item.decoded else { continue };
+        if is_behind.contains(&index) {
+            continue;
+        }
         // Of two of one name the first counts, whichever is known.
         let first = good.insert(&pod.name);
         let round = match before.get(&pod.name) {
@@ -290,13 +345,16 @@ fn accept(
     before: &BTreeMap<PodName, Held>,
     decoded: Decoded,
     manifest: &str,
+    signer: Option<Arc<str>>,
 ) -> Outcome {
     let name = decoded.pod.name.clone();
     let warnings = decoded.warnings;
     // The same instance read again is the pod that is known.
     let known = before.get(&name).filter(|b| b.pod.hash == decoded.pod.hash && b.pod.uid == decoded.pod.uid);
-    let new =
-        known.cloned().unwrap_or_else(|| Held { pod: Arc::new(decoded.pod), manifest: manifest.into() });
+    let new = match known.cloned() {
+        Some(known) => Held { signer, ..known },
+        None => Held { pod: Arc::new(decoded.pod), manifest: manifest.into(), signer },
+    };
     held.insert(name.clone(), new);
     Outcome::Accepted { pod: name, warnings }
 }
@@ -310,19 +368,20 @@ struct Owners {
 
 impl Owners {
     fn claim(&mut self, pod: &Pod, claimant: impl Fn() -> String) -> Result<(), Refusal> {
-        let clash = |field: &str, what: String, owner: &str| {
-            Err(Finding::new(field, format!("{what} is already defined by {owner}")).into())
-        };
         if let Some(owner) = self.names.get(&pod.name) {
-            return clash("metadata.name", format!("pod {}", pod.name), owner);
+            return Err(clash("metadata.name", &format!("pod {}", pod.name), owner));
         }
         if let Some(owner) = self.uids.get(&pod.uid) {
-            return clash("metadata.uid", format!("UID {}", pod.uid), owner);
+            return Err(clash("metadata.uid", &format!("UID {}", pod.uid), owner));
         }
         self.names.insert(pod.name.clone(), claimant());
         self.uids.insert(pod.uid.clone(), claimant());
         Ok(())
     }
+}
+
+fn clash(field: &str, what: &str, owner: &str) -> Refusal {
+    Finding::new(field, format!("{what} is already defined by {owner}")).into()
 }
 
 #[cfg(test)]
