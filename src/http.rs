@@ -1,7 +1,7 @@
 //! The HTTP client: one GET, one connection, one deadline.
 //!
-//! Owns what travels. Whom to ask, what to send along, whether redirects are followed and what to think of the
-//! answer is the caller's: the URL source's, a probe's, a hook's. Invariants: nothing outlives a request but the TLS
+//! Owns connections and messages. The caller (URL source, probe, hook) decides whom to ask, what to send, whether
+//! redirects are followed and what an answer means. Invariants: nothing outlives a request but the TLS
 //! settings and a lookup that the system does not end; every request ends at its deadline, which counts from when its
 //! lookup could begin, whatever the server does; what is kept of an answer is bounded.
 //!
@@ -48,11 +48,11 @@ const LOOKUP_DEADLINE: Duration = Duration::from_secs(20);
 /// A GET.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
-    /// Whom to ask for what.
+    /// What to ask for.
     pub url: Url,
-    /// Headers for whoever answers. A `Host` is for the URL's own origin alone.
+    /// Headers for every server on the way. A `Host` is for the URL's own origin alone.
     pub headers: HeaderMap,
-    /// Headers for the URL's own scheme, host and port, and nobody else.
+    /// Headers for the URL's own scheme, host and port only.
     pub secrets: HeaderMap,
     /// Headers for this one URL, wherever in a row of redirects it is asked.
     pub conditional: Option<(Url, HeaderMap)>,
@@ -84,15 +84,15 @@ pub(crate) struct Response {
     pub status: u16,
     /// The headers.
     pub headers: HeaderMap,
-    /// The body, as it travelled.
+    /// The body, as it was sent: not unpacked.
     pub body: Vec<u8>,
-    /// How the end of the body was told.
+    /// How the end of the body was recognised.
     pub end: BodyEnd,
     /// The URL that answered, after redirects.
     pub url: Url,
 }
 
-/// How the end of a body was told.
+/// How the end of a body was recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyEnd {
     /// By its length, its last chunk, or the end of TLS.
@@ -138,7 +138,7 @@ impl Client {
         Self { handle, configs: Arc::default(), lookups: Lookups::default() }
     }
 
-    /// Asks, and follows where it is sent as far as the rule goes. Given up when dropped.
+    /// Makes the request, and follows redirects as far as the rule allows. Cancelled when dropped.
     ///
     /// # Errors
     /// When there is no whole answer in time.
@@ -156,7 +156,7 @@ impl Client {
                 return Ok(response);
             };
             if location.is_some_and(|location| location.contains("://")) {
-                // Who names a server means that one.
+                // A redirect that names a server is for that server's name.
                 hop.headers.remove(HOST);
             }
             if !next.has_origin_of(&hop.url) {
@@ -193,7 +193,7 @@ impl Client {
     ) -> Result<T, HttpError> {
         let work =
             async move { timeout(deadline.left(), work).await.unwrap_or_else(|_| Err(deadline.error())) };
-        GivenUp(self.handle.spawn(work)).await
+        AbortOnDrop(self.handle.spawn(work)).await
     }
 
     /// The addresses of a host. A wait for a thread of the resolver puts the deadline off, but has the same length at
@@ -281,10 +281,10 @@ async fn within<T>(time: Duration, work: impl Future<Output = Option<T>>) -> Opt
     future::or(work, late).await
 }
 
-/// A task of the reactor that ends when nobody waits for it any more.
-struct GivenUp<T>(JoinHandle<Result<T, HttpError>>);
+/// A task of the reactor that is aborted when this is dropped.
+struct AbortOnDrop<T>(JoinHandle<Result<T, HttpError>>);
 
-impl<T> Future for GivenUp<T> {
+impl<T> Future for AbortOnDrop<T> {
     type Output = Result<T, HttpError>;
 
     fn poll(
@@ -296,7 +296,7 @@ impl<T> Future for GivenUp<T> {
     }
 }
 
-impl<T> Drop for GivenUp<T> {
+impl<T> Drop for AbortOnDrop<T> {
     fn drop(&mut self) {
         self.0.abort();
     }

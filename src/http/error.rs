@@ -16,7 +16,7 @@ use crate::text::url::Url;
 /// A request without an answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HttpError {
-    /// A name that has no address, or nobody who could tell it.
+    /// A name without an address, or a resolver that failed.
     #[error("cannot resolve {host}")]
     Resolve {
         /// The name.
@@ -51,7 +51,7 @@ pub(crate) enum HttpError {
     /// Our own side of TLS is at fault.
     #[error("cannot use TLS")]
     Tls(#[from] TlsError),
-    /// The two sides could not agree.
+    /// The handshake failed.
     #[error("no TLS with {host}")]
     Handshake {
         /// The host.
@@ -106,7 +106,7 @@ pub(crate) enum HttpError {
         limit: usize,
     },
     /// A redirect that is not followed.
-    #[error("redirected in vain")]
+    #[error("a redirect is not followed")]
     Redirect(#[from] RedirectError),
     /// Time is up.
     #[error("no whole answer within {after:?}")]
@@ -122,7 +122,7 @@ pub(crate) enum HttpError {
 /// What a failure depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// The way to the server; it may open at any moment.
+    /// The network or the server's availability: it may work at any moment.
     Network,
     /// Certificates that are not valid at this time: the clock may be wrong, and be set soon.
     Clock,
@@ -171,7 +171,7 @@ impl HttpError {
         }
     }
 
-    /// TLS was asked for, and what came back is none: the server speaks in plain text.
+    /// TLS was tried, and the answer is no TLS: the server uses plain text.
     pub(crate) fn is_plain_text(&self) -> bool {
         let HttpError::Handshake { source, .. } = self else { return false };
         let not_tls = rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType);

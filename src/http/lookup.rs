@@ -30,7 +30,7 @@ pub(crate) enum LookupOwner {
     Pod(String),
 }
 
-/// The addresses of a name, with port 0; or the resolver's words.
+/// The addresses of a name, with port 0; or the resolver's error.
 pub(super) type Answer = Result<Vec<SocketAddr>, String>;
 
 /// The addresses of a host that needs no lookup: an address, or `localhost`, which is this machine (RFC 6761).

@@ -1,4 +1,4 @@
-//! The manifest URL: asked again and again, with what was last good kept on disk.
+//! The manifest URL: polled, with the last good contents kept on disk.
 //!
 //! Owns the requests, their pace and the files of the last good contents. What the contents come to is decided in
 //! [`judge`], when to ask again in [`pace`], what an answer is in [`reading`]. A server that does not answer, or
@@ -36,28 +36,28 @@ use keep::{Kept, origin};
 use network::Network;
 use pace::{Ended, Next, next};
 
-/// However often the network changes, requests are this far apart: an eighth of the delay, within these bounds.
-const BREATH: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(5);
-const BREATH_PART: u32 = 8;
+/// The least time between two requests however often the network changes: an eighth of the delay, within these bounds.
+const MIN_INTERVAL: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(5);
+const MIN_INTERVAL_PART: u32 = 8;
 
-/// What the source is told.
+/// The settings of the source.
 #[derive(Debug, Clone)]
 pub(crate) struct HttpSource {
     /// The URL.
     pub url: Url,
-    /// Headers for it, and for nobody else.
+    /// Headers for the URL's own server only.
     pub headers: HeaderMap,
     /// How often to ask.
     pub period: Duration,
-    /// Who may be asked in plain text.
+    /// Which servers may be asked in plain text.
     pub plain_text: PlainText,
-    /// How the server is known, and how it knows us.
+    /// How the server is verified, and the client certificate.
     pub tls: Tls,
     /// The proxies of the environment.
     pub proxies: Arc<Proxies>,
     /// The file of the key that must have signed the contents.
     pub public_key: Option<PathBuf>,
-    /// Whose key is believed.
+    /// Whose key file is trusted.
     pub trust: Trust,
     /// The node's name, for the pods' identity.
     pub node_name: String,
@@ -67,7 +67,7 @@ pub(crate) struct HttpSource {
     pub store: Store,
 }
 
-/// Asks until the inbox is closed.
+/// Polls until the inbox is closed.
 pub(crate) async fn run_http(source: HttpSource, client: Client, inbox: Sender<Event>) {
     let (period, url) = (source.period, source.url.clone());
     let mut state = smol::unblock(move || State::load(source)).await;
@@ -86,7 +86,7 @@ pub(crate) async fn run_http(source: HttpSource, client: Client, inbox: Sender<E
     while !inbox.is_closed() {
         let asked = Instant::now();
         let fetched = fetch(&state.source, &client, &state.taken).await;
-        // Contents may be large, and the disk slow: nobody else waits for them.
+        // Contents may be large, and the disk slow: do it on a thread of the pool.
         let judged;
         (state, judged) = smol::unblock(move || state.take_in(fetched)).await;
         judged.changes.iter().for_each(|change| log(&url, change));
@@ -111,7 +111,7 @@ pub(crate) async fn run_http(source: HttpSource, client: Client, inbox: Sender<E
                 Timer::after(delay).await;
             }
             Next::AfterOrNetwork(delay) => {
-                // Kept open over the requests in between: what changes during one counts for the next.
+                // Kept open over the requests in between: a change during one shortens the wait for the next.
                 network = network.or_else(|| Network::open().ok());
                 wait(delay, asked, network.as_ref()).await;
             }
@@ -122,15 +122,15 @@ pub(crate) async fn run_http(source: HttpSource, client: Client, inbox: Sender<E
 /// Waits until it is time, or the network has changed since.
 async fn wait(delay: Duration, asked: Instant, network: Option<&Network>) {
     let changed = async {
-        let told = match network {
+        let notified = match network {
             Some(network) => network.changed().await.is_ok(),
             None => false,
         };
-        if !told {
+        if !notified {
             future::pending::<()>().await;
         }
-        let breath = (delay / BREATH_PART).clamp(*BREATH.start(), *BREATH.end());
-        Timer::after(breath.saturating_sub(asked.elapsed())).await;
+        let interval = (delay / MIN_INTERVAL_PART).clamp(*MIN_INTERVAL.start(), *MIN_INTERVAL.end());
+        Timer::after(interval.saturating_sub(asked.elapsed())).await;
         debug!("the network has changed: asking the URL again");
     };
     let timer = async {
@@ -154,7 +154,7 @@ impl State {
     /// Reads what an earlier agent left. Blocking.
     fn load(source: HttpSource) -> Self {
         let key = source.public_key.as_deref().map(|path| read_key(path, source.trust.own_uid()));
-        // A key that cannot be read is said with the first request; until then it vouches for nobody.
+        // A key that cannot be read is reported with the first request; until then no pod is trusted.
         let trusted = |signer: Option<&str>| match (&key, signer) {
             (None, _) => true,
             (Some(Ok(key)), Some(signer)) => key.to_string() == signer,
@@ -167,7 +167,7 @@ impl State {
         Self { source, judge, kept, taken: Taken::default(), sha256: None }
     }
 
-    /// Decodes, judges and keeps. Takes its time with large contents.
+    /// Decodes, judges and keeps. Slow with large contents.
     fn take_in(mut self, fetched: Result<Fetched, FetchError>) -> (Self, Judged) {
         let judged = match fetched {
             Err(error) => self.fail(&error, error.cause()),
@@ -219,7 +219,7 @@ impl State {
     }
 }
 
-/// Each change of mind is said once.
+/// Logs only on change.
 fn log(url: &Url, change: &Change) {
     match change {
         Change::Failed(reason) => {
@@ -245,7 +245,7 @@ fn log(url: &Url, change: &Change) {
             let reason = refusal.reason();
             warn!(origin, document, item, field, reason, line, column, "manifest refused");
         }
-        // These are found out where sources meet.
+        // These are found in the mux.
         Change::Verdict(Verdict {
             outcome: Outcome::Unchanged { .. } | Outcome::Shadowed { .. }, ..
         }) => {}

@@ -129,7 +129,7 @@ fn a_hostile_server_costs_neither_time_nor_memory() {
     };
     let long_kind = format!("apiVersion: v1\nkind: {}\n", "x".repeat(9 << 20));
     let faults: Vec<Fault> = vec![
-        ("(9437186 bytes)", Box::new(move |_, stream| reply(stream, "200 OK", "", long_kind.as_bytes()))),
+        ("(9437197 bytes)", Box::new(move |_, stream| reply(stream, "200 OK", "", long_kind.as_bytes()))),
         ("more than 10485760 bytes", Box::new(move |_, stream| endless(stream, &[b'x'; 65536]))),
         (
             "more than 10485760 bytes",

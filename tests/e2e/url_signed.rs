@@ -183,7 +183,9 @@ fn a_key_that_returns_brings_nothing_old_back() {
     let server = Server::start(&rig, ADDRESS);
     let (first, second) = (Signer::new(&rig, "first"), Signer::new(&rig, "second"));
     let key = rig.dir().join("manifests.pub");
-    let use_key = |signer: &Signer<'_>| drop(fs::copy(signer.public(), &key).expect("put a key there"));
+    let use_key = |signer: &Signer<'_>| {
+        fs::copy(signer.public(), &key).expect("put a key there");
+    };
     let (old, new) = (documents(&["a"]), documents(&["a", "b"]));
     let replay = first.sign(&old, "serial:5");
     let url = server.url("/pods?node=1");

@@ -1,4 +1,4 @@
-//! One look at the URL: the contents, and the signature beside them where a key is given.
+//! One poll of the URL: the contents, and the signature beside them where a key is given.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::source::signature::{EXTENSION, MAX_SIGNATURE, PublicKey, SignatureErr
 const DEADLINE: Duration = Duration::from_secs(10);
 /// More redirects in a row are a loop.
 const MOST_REDIRECTS: usize = 5;
-/// Contents and signature are put there one after the other: how often, and how long, to wait for the other.
+/// Contents and signature are replaced one after the other: how often to retry, and how long to wait in between.
 const ATTEMPTS: usize = 4;
 const BETWEEN: Duration = Duration::from_secs(1);
 
@@ -46,7 +46,7 @@ pub(super) enum FetchError {
     /// No answer.
     #[error(transparent)]
     Http(#[from] HttpError),
-    /// An answer that is none.
+    /// An answer that holds no contents.
     #[error(transparent)]
     Answer(#[from] AnswerError),
     /// There is no key to check signatures with.
@@ -74,7 +74,7 @@ impl FetchError {
         }
     }
 
-    /// What this looks like while somebody puts new contents there, and the signature has yet to follow.
+    /// It may be that new contents are there, and their signature is not yet.
     fn may_be_halfway(&self) -> bool {
         matches!(self, FetchError::Unsigned { .. } | FetchError::Signature(SignatureError::Tampered))
     }
@@ -108,7 +108,7 @@ pub(super) async fn fetch(
     }
 }
 
-/// What is slow, the disk and the arithmetic of large contents, is done where nobody waits for it.
+/// The disk, and hashing large contents, are slow: both are done on threads of the pool.
 async fn look(source: &HttpSource, client: &Client, taken: &Taken) -> Result<Fetched, FetchError> {
     // Read anew each time: it is small, and a new key counts at once.
     let key = match (source.public_key.clone(), source.trust.own_uid()) {

@@ -1,4 +1,4 @@
-//! What the contents of the URL come to: the last good version of each pod, and one pod per name. Pure.
+//! Which pods follow from the contents of the URL: the last good version of each pod, one pod per name. Pure.
 //!
 //! Invariants: a request that fails changes nothing; a pod that turns bad keeps its last good version; a pod goes only
 //! when contents in which every part is known by name no longer hold it; of two pods of one name the first stays, and
@@ -19,15 +19,15 @@ use crate::text::excerpt::shorten;
 
 use super::keep::can_be_kept;
 
-/// More pods than any machine runs; what follows from contents costs no more than this many times one.
+/// More pods than any node runs: a bound on the cost of judging contents.
 const MOST_ITEMS: usize = 5000;
 /// How much of a reason is told, in bytes: it may quote what the server says.
 const MAX_REASON: usize = 2048;
 
-/// What one request came to.
+/// The result of one request.
 #[derive(Debug)]
 pub(super) enum Reading {
-    /// Nothing that counts.
+    /// No contents.
     Failed(Failure),
     /// The same contents as those that were judged last.
     Same,
@@ -40,7 +40,7 @@ pub(super) enum Reading {
     },
 }
 
-/// Why nothing counts.
+/// Why there are no contents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
     /// In words.
@@ -49,7 +49,7 @@ pub(super) struct Failure {
     pub(super) cause: Cause,
 }
 
-/// A change of mind, to be said once.
+/// A change, to be logged once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Change {
     /// The contents cannot be had any more, or for another reason.
@@ -65,15 +65,15 @@ pub(super) enum Change {
 /// What follows from a reading.
 #[derive(Debug)]
 pub(super) struct Judged {
-    /// To be said.
+    /// To be logged.
     pub(super) changes: Vec<Change>,
     /// There when anything changed.
     pub(super) snapshot: Option<Snapshot>,
-    /// There when the reading was none.
+    /// There when the reading failed.
     pub(super) failure: Option<Failure>,
 }
 
-/// A pod that counts.
+/// A pod that is held: it runs.
 #[derive(Debug, Clone)]
 pub(super) struct Held {
     /// The pod.
@@ -93,9 +93,9 @@ pub(super) struct Judge {
     verdicts: Vec<Verdict>,
     /// All that the URL holds is accounted for in `held`.
     complete: bool,
-    /// What was last said of it.
+    /// The reason that was last reported.
     failed: Option<String>,
-    spoken: bool,
+    reported: bool,
 }
 
 impl Judge {
@@ -111,10 +111,10 @@ impl Judge {
             outcome: Outcome::Accepted { pod: pod.clone(), warnings: Vec::new() },
         };
         let verdicts = held.keys().enumerate().map(verdict).collect();
-        Self { url, held, verdicts, complete: false, failed: None, spoken: false }
+        Self { url, held, verdicts, complete: false, failed: None, reported: false }
     }
 
-    /// The pods that count.
+    /// The pods that are held.
     pub(super) fn held(&self) -> impl Iterator<Item = &Held> + Clone {
         self.held.values()
     }
@@ -126,8 +126,8 @@ impl Judge {
             Reading::Same => return self.succeed(Vec::new()),
             Reading::Items { items, signer } => (items, signer),
         };
-        items.iter_mut().for_each(doubt);
-        if let Some(reason) = too_many(&items).or_else(|| stranger(&items)) {
+        items.iter_mut().for_each(correct);
+        if let Some(reason) = too_many(&items).or_else(|| nothing_known(&items)) {
             return self.fail(Failure { reason, cause: Cause::Other });
         }
         let settled = settle(&self.url, &self.held, items, signer.map(Arc::from));
@@ -145,10 +145,10 @@ impl Judge {
                 changes.push(Change::Verdict(verdict.clone()));
             }
         }
-        // Also what is said no more must leave the view.
+        // A verdict that is gone must leave the view as well.
         let changed = self.verdicts != settled.verdicts || self.complete != settled.complete;
         Settled { held: self.held, verdicts: self.verdicts, complete: self.complete } = settled;
-        self.spoken &= !changed;
+        self.reported &= !changed;
         self.succeed(changes)
     }
 
@@ -165,8 +165,8 @@ impl Judge {
         if self.failed.take().is_some() {
             changes.push(Change::Recovered);
         }
-        let changed = !self.spoken || !changes.is_empty();
-        self.spoken = true;
+        let changed = !self.reported || !changes.is_empty();
+        self.reported = true;
         let snapshot = changed.then(|| self.snapshot());
         Judged { changes, snapshot, failure: None }
     }
@@ -189,9 +189,9 @@ impl Judge {
     }
 }
 
-/// Takes back what is believed of an item too easily: a name that no pod can have is not known, and a pod that could not
-/// be read again from the disk is not accepted.
-fn doubt(item: &mut Item) {
+/// Corrects an item: a name that no pod can have counts as unknown, and a pod that could not be read again from the disk
+/// is refused.
+fn correct(item: &mut Item) {
     match &item.decoded {
         Err(_) => item.name = item.name.take().filter(is_valid_name),
         Ok(_) if can_be_kept(&item.manifest.to_string()) => {}
@@ -207,8 +207,8 @@ fn too_many(items: &[Item]) -> Option<String> {
     (count > MOST_ITEMS).then(|| format!("holds {count} pods, more than {MOST_ITEMS}"))
 }
 
-/// Why none of this was put there for us, if so: a page of a proxy, an object of another kind.
-fn stranger(items: &[Item]) -> Option<String> {
+/// The reason if nothing in the contents is a pod: a page of a proxy, an object of another kind.
+fn nothing_known(items: &[Item]) -> Option<String> {
     let refusal = items.first()?.decoded.as_ref().err()?;
     items.iter().all(|item| item.name.is_none()).then(|| refusal.to_string())
 }
@@ -219,9 +219,9 @@ struct Settled {
     complete: bool,
 }
 
-/// When a pod may claim its name and its UID: nobody takes those of one that is held.
+/// The order in which pods claim their names and UIDs: those of a held pod are not taken from it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Round {
+enum ClaimOrder {
     /// It has both; or it is a last good version, and the contents hold no other.
     Incumbent,
     /// It has the name.
@@ -232,14 +232,14 @@ enum Round {
     Newcomer,
 }
 
-/// Who claims.
+/// What claims a name and a UID.
 enum Claimant<'a> {
     /// A part of the contents, by its index.
     Item(usize, &'a Pod),
     LastGood(&'a Held),
 }
 
-/// Who counts, after contents that hold these.
+/// The pods to hold, and the verdicts, after contents with these items.
 fn settle(
     url: &str,
     before: &BTreeMap<PodName, Held>,
@@ -303,7 +303,7 @@ fn behind_bad_ones(url: &str, items: &[Item]) -> BTreeMap<usize, Refusal> {
     behind
 }
 
-/// All who claim, in their order; `is_there` tells which names the contents hold, or may hold.
+/// All claimants, in their order; `is_there` tells which names the contents hold, or may hold.
 fn claimants<'a>(
     before: &'a BTreeMap<PodName, Held>,
     items: &'a [Item],
@@ -320,21 +320,21 @@ fn claimants<'a>(
         // Of two of one name the first counts, whichever is known.
         let first = good.insert(&pod.name);
         let round = match before.get(&pod.name) {
-            Some(known) if first && known.pod.uid == pod.uid => Round::Incumbent,
-            Some(_) => Round::Changed,
-            None => Round::Newcomer,
+            Some(known) if first && known.pod.uid == pod.uid => ClaimOrder::Incumbent,
+            Some(_) => ClaimOrder::Changed,
+            None => ClaimOrder::Newcomer,
         };
         all.push((round, Claimant::Item(index, pod)));
     }
     for (name, last_good) in before.iter().filter(|(name, _)| is_there(name)) {
-        let round = if good.contains(name) { Round::Returned } else { Round::Incumbent };
+        let round = if good.contains(name) { ClaimOrder::Returned } else { ClaimOrder::Incumbent };
         all.push((round, Claimant::LastGood(last_good)));
     }
     all.sort_by_key(|(round, _)| *round);
     all.into_iter().map(|(_, claimant)| claimant)
 }
 
-/// A part of the contents, in words.
+/// A part of the contents, as text.
 fn shown(url: &str, place: Place) -> String {
     let place = place.to_string();
     if place.is_empty() { url.to_owned() } else { format!("{url} {place}") }

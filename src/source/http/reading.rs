@@ -1,4 +1,4 @@
-//! What an answer of the server comes to, before anybody looks into the pods. Pure.
+//! Whether an answer of the server holds contents. Pure.
 //!
 //! Invariant: only a whole answer that says OK is contents; whatever else comes changes nothing.
 
@@ -70,7 +70,7 @@ pub(super) enum Contents {
     },
 }
 
-/// An answer that is no contents.
+/// An answer that holds no contents.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AnswerError {
     /// The server says something else than OK.
@@ -82,7 +82,7 @@ pub(super) enum AnswerError {
     /// Nothing at all.
     #[error("the body is empty; no pods are written as an empty list")]
     Empty,
-    /// Nobody can tell whether this is all.
+    /// It cannot be told whether this is all.
     #[error("the server does not say where the body ends, so that it may be cut short")]
     Unframed,
     /// It cannot be unpacked.
@@ -90,7 +90,7 @@ pub(super) enum AnswerError {
     Encoding(#[from] EncodingError),
 }
 
-/// What an answer comes to that was asked for with `asked`.
+/// The contents of an answer to a request with the validators `asked`.
 pub(super) fn read(response: Response, asked: &Validators, limit: usize) -> Result<Contents, AnswerError> {
     match response.status {
         304 if asked.were_sent_to(&response.url) => return Ok(Contents::Same),
