@@ -1,66 +1,71 @@
 //! The HTTP client: one GET, one connection, one deadline.
 //!
-//! Owns what travels. Whom to ask, what to send along, whether redirects are followed and what to think of the
-//! answer is the caller's: the URL source's, a hook's. Invariants: nothing outlives a request but the TLS settings;
-//! every request ends at its deadline, whatever the server does; what is kept of an answer is bounded.
+//! Owns connections and messages. The caller (URL source, probe, hook) decides whom to ask, what to send, whether
+//! redirects are followed and what an answer means. Invariants: nothing outlives a request but the TLS
+//! settings and a lookup that the system does not end; every request ends at its deadline, which counts from when its
+//! lookup could begin, whatever the server does; what is kept of an answer is bounded.
 //!
 //! It runs on the tokio thread, which is there for the runtime's client anyway.
 
 pub(crate) mod encoding;
 pub(crate) mod error;
+mod exchange;
+pub(crate) mod lookup;
+pub(crate) mod proxy;
 pub(crate) mod reactor;
 pub(crate) mod redirect;
 pub(crate) mod tls;
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_lite::future;
-use http_body_util::{BodyExt as _, Empty};
-use hyper::body::{Body as _, Bytes, Incoming};
-use hyper::client::conn::http1;
-use hyper::header::{HOST, HeaderMap, HeaderName, HeaderValue, LOCATION, TRANSFER_ENCODING, USER_AGENT};
-use hyper_util::rt::TokioIo;
+use hyper::header::{HOST, HeaderMap, LOCATION};
 use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, lookup_host};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 
 pub(crate) use crate::text::url::Url;
 pub(crate) use error::{Cause, HttpError};
+pub(crate) use lookup::LookupOwner;
+pub(crate) use proxy::Proxies;
 pub(crate) use reactor::{Reactor, spawn_tokio_thread};
 pub(crate) use redirect::{PlainText, Redirects};
 pub(crate) use tls::Tls;
 
 use crate::text::url::Scheme;
+use exchange::{Proxy, Route, connect, exchange};
+use lookup::{Lookups, without_lookup};
 use redirect::is_redirect;
 use tls::Configs;
 
-/// The status line and the headers of an answer may take this much; more is an error.
-const MAX_HEAD: usize = 64 << 10;
-/// One of several addresses may take this long before the next is tried.
-const PER_ADDRESS: Duration = Duration::from_secs(3);
+/// A lookup may take this long, or as long as its request.
+const LOOKUP_DEADLINE: Duration = Duration::from_secs(20);
 
 /// A GET.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
-    /// Whom to ask for what.
+    /// What to ask for.
     pub url: Url,
-    /// Headers for whoever answers. A `Host` is for the URL's own origin alone.
+    /// Headers for every server on the way. A `Host` is for the URL's own origin alone.
     pub headers: HeaderMap,
-    /// Headers for the URL's own scheme, host and port, and nobody else.
+    /// Headers for the URL's own scheme, host and port only.
     pub secrets: HeaderMap,
+    /// Headers for this one URL, wherever in a row of redirects it is asked.
+    pub conditional: Option<(Url, HeaderMap)>,
     /// The time for all of it, redirects included.
     pub deadline: Duration,
     /// How much of a body is taken.
     pub body: BodyLimit,
     /// How the server is known, where the URL asks for TLS.
     pub tls: Tls,
+    /// Whom names are looked up for.
+    pub owner: LookupOwner,
+    /// The proxies; none where a server is always asked directly.
+    pub proxies: Option<Arc<Proxies>>,
 }
 
 /// How much of a body is taken, in bytes.
@@ -79,13 +84,15 @@ pub(crate) struct Response {
     pub status: u16,
     /// The headers.
     pub headers: HeaderMap,
-    /// The body, as it travelled.
+    /// The body, as it was sent: not unpacked.
     pub body: Vec<u8>,
-    /// How the end of the body was told.
+    /// How the end of the body was recognised.
     pub end: BodyEnd,
+    /// The URL that answered, after redirects.
+    pub url: Url,
 }
 
-/// How the end of a body was told.
+/// How the end of a body was recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyEnd {
     /// By its length, its last chunk, or the end of TLS.
@@ -101,31 +108,46 @@ pub(crate) enum BodyEnd {
 pub(crate) struct Client {
     handle: Handle,
     configs: Arc<Configs>,
+    lookups: Lookups,
+}
+
+/// The end of a request: what it has to wait for through no fault of the other side does not count.
+#[derive(Debug, Clone, Copy)]
+struct Deadline {
+    given: Duration,
+    at: Instant,
+}
+
+impl Deadline {
+    fn after(given: Duration) -> Self {
+        Self { given, at: Instant::now() + given }
+    }
+
+    fn left(&self) -> Duration {
+        self.at.saturating_duration_since(Instant::now())
+    }
+
+    fn error(&self) -> HttpError {
+        HttpError::Deadline { after: self.given }
+    }
 }
 
 impl Client {
     /// A client on this reactor.
     pub(crate) fn new(handle: Handle) -> Self {
-        Self { handle, configs: Arc::default() }
+        Self { handle, configs: Arc::default(), lookups: Lookups::default() }
     }
 
-    /// Asks, and follows where it is sent as far as the rule goes. Given up when dropped.
+    /// Makes the request, and follows redirects as far as the rule allows. Cancelled when dropped.
     ///
     /// # Errors
     /// When there is no whole answer in time.
     pub(crate) async fn get(&self, request: &Request, redirects: &Redirects) -> Result<Response, HttpError> {
-        let begun = Instant::now();
+        let mut deadline = Deadline::after(request.deadline);
         let mut hop = request.clone();
         let mut followed = 0;
         loop {
-            hop.deadline = request.deadline.saturating_sub(begun.elapsed());
-            let answered = self.get_once(&hop).await;
-            let response = match answered {
-                Err(HttpError::Deadline { .. }) => {
-                    return Err(HttpError::Deadline { after: request.deadline });
-                }
-                answered => answered?,
-            };
+            let response = self.get_once(&hop, &mut deadline).await?;
             if !is_redirect(response.status) {
                 return Ok(response);
             }
@@ -134,7 +156,7 @@ impl Client {
                 return Ok(response);
             };
             if location.is_some_and(|location| location.contains("://")) {
-                // Who names a server means that one.
+                // A redirect that names a server is for that server's name.
                 hop.headers.remove(HOST);
             }
             if !next.has_origin_of(&hop.url) {
@@ -150,56 +172,119 @@ impl Client {
     ///
     /// # Errors
     /// When there is none in time.
-    pub(crate) async fn reach(&self, host: &str, port: u16, deadline: Duration) -> Result<(), HttpError> {
+    pub(crate) async fn reach(
+        &self,
+        host: &str,
+        port: u16,
+        deadline: Duration,
+        owner: &LookupOwner,
+    ) -> Result<(), HttpError> {
+        let mut deadline = Deadline::after(deadline);
+        let addresses = self.resolve(host, port, owner, &mut deadline).await?;
         let host = host.to_owned();
-        self.on_reactor(deadline, async move { connect(&host, port).await.map(drop) }).await
+        self.on_reactor(deadline, async move { connect(&host, &addresses).await.map(drop) }).await
     }
 
-    /// Does something on the reactor, for so long at most.
+    /// Does something on the reactor, until the deadline at most.
     async fn on_reactor<T: Send + 'static>(
         &self,
-        deadline: Duration,
+        deadline: Deadline,
         work: impl Future<Output = Result<T, HttpError>> + Send + 'static,
     ) -> Result<T, HttpError> {
-        let work = async move {
-            timeout(deadline, work).await.unwrap_or(Err(HttpError::Deadline { after: deadline }))
+        let work =
+            async move { timeout(deadline.left(), work).await.unwrap_or_else(|_| Err(deadline.error())) };
+        AbortOnDrop(self.handle.spawn(work)).await
+    }
+
+    /// The addresses of a host. A wait for a thread of the resolver puts the deadline off, but has the same length at
+    /// most; then it is an error of its own, since it says nothing about the host.
+    async fn resolve(
+        &self,
+        host: &str,
+        port: u16,
+        owner: &LookupOwner,
+        deadline: &mut Deadline,
+    ) -> Result<Vec<SocketAddr>, HttpError> {
+        let with_port = |addresses: Vec<SocketAddr>| {
+            let with_port = addresses.into_iter().map(|mut address| {
+                address.set_port(port);
+                address
+            });
+            with_port.collect()
         };
-        GivenUp(self.handle.spawn(work)).await
+        if let Some(addresses) = without_lookup(host) {
+            return Ok(with_port(addresses));
+        }
+        let asked = Instant::now();
+        let not_started = |source| HttpError::LookupNotStarted { host: host.to_owned(), source };
+        let begin = self.lookups.begin(host, owner);
+        let lookup = within(deadline.left(), async { Some(begin.await) }).await;
+        let lookup = lookup.unwrap_or_else(|| Err(io::Error::other("too many others are under way")));
+        let lookup = lookup.map_err(not_started)?;
+        deadline.at += asked.elapsed();
+        let after = deadline.given.min(LOOKUP_DEADLINE);
+        match within(after.min(deadline.left()), async { Some(lookup.answer().await) }).await {
+            Some(Ok(addresses)) => Ok(with_port(addresses)),
+            Some(Err(reason)) => {
+                Err(HttpError::Resolve { host: host.to_owned(), source: io::Error::other(reason) })
+            }
+            None => Err(HttpError::LookupDeadline { host: host.to_owned(), after }),
+        }
     }
 
     /// The settings of TLS. Those that read files do so where it may block.
-    async fn config(&self, request: &Request) -> Result<Option<Arc<ClientConfig>>, HttpError> {
-        match (request.url.scheme, &request.tls) {
+    async fn config(
+        &self,
+        scheme: Scheme,
+        tls: &Tls,
+        deadline: Deadline,
+    ) -> Result<Option<Arc<ClientConfig>>, HttpError> {
+        match (scheme, tls) {
             (Scheme::Http, _) => Ok(None),
             (Scheme::Https, Tls::Unverified) => Ok(Some(self.configs.get(&Tls::Unverified)?)),
             (Scheme::Https, tls) => {
                 let (configs, tls) = (self.configs.clone(), tls.clone());
-                let load = async { Ok(Some(smol::unblock(move || configs.get(&tls)).await?)) };
-                let late = async {
-                    smol::Timer::after(request.deadline).await;
-                    Err(HttpError::Deadline { after: request.deadline })
-                };
-                future::or(load, late).await
+                let load = async { Some(smol::unblock(move || configs.get(&tls)).await) };
+                Ok(Some(within(deadline.left(), load).await.ok_or_else(|| deadline.error())??))
             }
         }
     }
 
-    async fn get_once(&self, request: &Request) -> Result<Response, HttpError> {
-        let begun = Instant::now();
-        let config = self.config(request).await?;
-        let (left, hop) = (request.deadline.saturating_sub(begun.elapsed()), request.clone());
-        let answered = self.on_reactor(left, async move { exchange(&hop, config).await }).await;
-        if matches!(answered, Err(HttpError::Handshake { .. })) && request.tls != Tls::Unverified {
+    async fn get_once(&self, request: &Request, deadline: &mut Deadline) -> Result<Response, HttpError> {
+        let Request { url, tls, owner, proxies, .. } = request;
+        let config = self.config(url.scheme, tls, *deadline).await?;
+        let proxy = match proxies.as_ref().map(|proxies| proxies.choose(url)).transpose()?.flatten() {
+            Some(proxy) => Some(Proxy {
+                config: self.config(proxy.scheme, &tls.without_identity(), *deadline).await?,
+                url: proxy.clone(),
+            }),
+            None => None,
+        };
+        let first = proxy.as_ref().map_or(url, |proxy| &proxy.url);
+        let addresses = self.resolve(&first.host, first.port, owner, deadline).await?;
+        let (hop, route) = (request.clone(), Route { addresses, proxy, config });
+        let answered = self.on_reactor(*deadline, async move { exchange(&hop, route).await }).await;
+        let is_tls = matches!(answered, Err(HttpError::Handshake { .. } | HttpError::CertificateTime { .. }));
+        if is_tls && request.tls != Tls::Unverified {
             self.configs.forget(&request.tls);
         }
         answered
     }
 }
 
-/// A task of the reactor that ends when nobody waits for it any more.
-struct GivenUp<T>(JoinHandle<Result<T, HttpError>>);
+/// None when it takes longer.
+async fn within<T>(time: Duration, work: impl Future<Output = Option<T>>) -> Option<T> {
+    let late = async {
+        smol::Timer::after(time).await;
+        None
+    };
+    future::or(work, late).await
+}
 
-impl<T> Future for GivenUp<T> {
+/// A task of the reactor that is aborted when this is dropped.
+struct AbortOnDrop<T>(JoinHandle<Result<T, HttpError>>);
+
+impl<T> Future for AbortOnDrop<T> {
     type Output = Result<T, HttpError>;
 
     fn poll(
@@ -211,117 +296,10 @@ impl<T> Future for GivenUp<T> {
     }
 }
 
-impl<T> Drop for GivenUp<T> {
+impl<T> Drop for AbortOnDrop<T> {
     fn drop(&mut self) {
         self.0.abort();
     }
-}
-
-async fn exchange(request: &Request, config: Option<Arc<ClientConfig>>) -> Result<Response, HttpError> {
-    let host = &request.url.host;
-    let stream = connect(host, request.url.port).await?;
-    let Some(config) = config else { return ask(request, stream, BodyEnd::Guessed).await };
-    let handshake = |source| HttpError::Handshake { host: host.clone(), source };
-    let name = ServerName::try_from(host.clone()).map_err(|error| handshake(io::Error::other(error)))?;
-    let stream = TlsConnector::from(config).connect(name, stream).await.map_err(handshake)?;
-    // The end of TLS is signed: a connection that breaks is an error of its own.
-    ask(request, stream, BodyEnd::Told).await
-}
-
-/// Tries the host's addresses, one after the other.
-async fn connect(host: &str, port: u16) -> Result<TcpStream, HttpError> {
-    let resolve = |source| HttpError::Resolve { host: host.to_owned(), source };
-    let addresses: Vec<_> = lookup_host((host, port)).await.map_err(resolve)?.collect();
-    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    for (index, address) in addresses.iter().enumerate() {
-        let is_last = index + 1 == addresses.len();
-        // The last one has what is left of the deadline, which is the caller's.
-        let tried = if is_last {
-            TcpStream::connect(address).await
-        } else {
-            timeout(PER_ADDRESS, TcpStream::connect(address))
-                .await
-                .unwrap_or(Err(io::ErrorKind::TimedOut.into()))
-        };
-        match tried {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
-        }
-    }
-    Err(HttpError::Connect { host: host.to_owned(), source: last })
-}
-
-/// One request and its answer; a body that only ends with its connection counts as `unframed`.
-async fn ask<S>(request: &Request, stream: S, unframed: BodyEnd) -> Result<Response, HttpError>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let broken = |source| HttpError::Exchange { host: request.url.host.clone(), source };
-    let message = message(request).map_err(HttpError::Request)?;
-    let mut builder = http1::Builder::new();
-    // Case means nothing, but to the simplest of servers; those know Go's.
-    builder.max_buf_size(MAX_HEAD).title_case_headers(true);
-    let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(broken)?;
-    let answer = async {
-        let response = sender.send_request(message).await.map_err(broken)?;
-        let (head, incoming) = response.into_parts();
-        let framed = incoming.size_hint().exact().is_some() || is_chunked(&head.headers);
-        let (body, end) = read(incoming, request, if framed { BodyEnd::Told } else { unframed }).await?;
-        Ok(Response { status: head.status.as_u16(), headers: head.headers, body, end })
-    };
-    // The connection moves the bytes; what ails it is told through the answer.
-    let moving = async {
-        let _ = connection.await;
-        future::pending().await
-    };
-    future::or(answer, moving).await
-}
-
-/// Reads as much of a body as is asked for; one that is read to its end has ended so.
-async fn read(
-    mut incoming: Incoming,
-    request: &Request,
-    end: BodyEnd,
-) -> Result<(Vec<u8>, BodyEnd), HttpError> {
-    let mut body = Vec::new();
-    while let Some(frame) = incoming.frame().await {
-        let frame =
-            frame.map_err(|source| HttpError::BrokenOff { host: request.url.host.clone(), source })?;
-        let Ok(data) = frame.into_data() else { continue };
-        match request.body {
-            BodyLimit::Whole(limit) if body.len() + data.len() > limit => {
-                return Err(HttpError::TooLarge { limit });
-            }
-            BodyLimit::Start(limit) if body.len() + data.len() >= limit => {
-                body.extend_from_slice(&data[..limit - body.len()]);
-                return Ok((body, BodyEnd::Cut));
-            }
-            BodyLimit::Whole(_) | BodyLimit::Start(_) => body.extend_from_slice(&data),
-        }
-    }
-    Ok((body, end))
-}
-
-fn is_chunked(headers: &HeaderMap) -> bool {
-    let last = headers.get_all(TRANSFER_ENCODING).iter().next_back().and_then(|value| value.to_str().ok());
-    last.is_some_and(|codings| codings.trim().to_ascii_lowercase().ends_with("chunked"))
-}
-
-fn message(request: &Request) -> Result<hyper::Request<Empty<Bytes>>, hyper::http::Error> {
-    let mut message = hyper::Request::get(request.url.path.as_str()).body(Empty::new())?;
-    let headers = message.headers_mut();
-    headers.insert(HOST, HeaderValue::from_str(&request.url.authority())?);
-    headers.insert(USER_AGENT, HeaderValue::from_static(concat!("rkubelet/", env!("CARGO_PKG_VERSION"))));
-    for given in [&request.headers, &request.secrets] {
-        let names: Vec<HeaderName> = given.keys().cloned().collect();
-        for name in names {
-            headers.remove(&name);
-            for value in given.get_all(&name) {
-                headers.append(name.clone(), value.clone());
-            }
-        }
-    }
-    Ok(message)
 }
 
 #[cfg(test)]

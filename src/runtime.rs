@@ -33,7 +33,7 @@ use crate::pod::hostname::FqdnTooLong;
 use crate::pod::observed::{Observed, Sandbox};
 use crate::pod::{ContainerId, Pod, PodName, PodUid, SandboxId, priority::priority};
 use crate::probe::check::Check;
-use crate::probe::schedule::Ran;
+use crate::probe::schedule::{Key, Ran};
 use crate::probe::target::ProbeHost;
 use cri::{CriClient, CriError};
 use handlers::HandlerRunner;
@@ -241,12 +241,12 @@ impl PodRuntime for Runtime {
 impl ProbeRunner for HandlerRunner {
     fn run_probe<'a>(
         &'a self,
-        id: &'a ContainerId,
+        key: &'a Key,
         check: &'a Check,
         place: &'a ProbeHost,
         timeout: Duration,
     ) -> Answer<'a, Ran> {
-        Box::pin(self.run_check(id, check, place, timeout))
+        Box::pin(self.run_check((&key.pod, &key.id), check, place, timeout))
     }
 }
 

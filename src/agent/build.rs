@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::host::boot::boot_id;
 use crate::host::state::Store;
 use crate::host::{Dirs, NodeIps};
-use crate::http::{Client, Reactor};
+use crate::http::{Client, Proxies, Reactor};
 use crate::pod::Source;
 use crate::pod::dns::ClusterDns;
 use crate::runtime::cri::{CriClient, Timeouts};
@@ -94,6 +94,7 @@ pub(super) fn spawn_sources(config: &Config, handles: &Handles, client: Client) 
             period: config.http_check_frequency,
             plain_text: config.manifest_url_plain_text,
             tls: config.manifest_url_tls.clone(),
+            proxies: Arc::new(Proxies::from_environment()),
             public_key: config.manifest_public_key.clone(),
             trust,
             node_name: config.node_name.clone(),

@@ -95,8 +95,12 @@ impl Flags {
         let parsed =
             text.to_str().and_then(|text| parse_text(kind, text)).filter(|value| kind.check_whole(value));
         let Some(mut value) = parsed else {
-            // A text that is not a header may still contain a secret.
-            let value = if matches!(kind, ValueKind::Headers) { "***".to_owned() } else { lossy(text) };
+            // A text that is not a header or a URL may still contain a secret.
+            let value = if matches!(kind, ValueKind::Headers | ValueKind::Url) {
+                "***".to_owned()
+            } else {
+                lossy(text)
+            };
             let expected = kind.expected();
             return Err(ConfigError::FlagValue { flag: written.to_owned(), value, expected });
         };

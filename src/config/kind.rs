@@ -256,8 +256,10 @@ fn is_one_per_family(value: &Value) -> bool {
     }
 }
 
+/// What else is wrong with it is told when it is taken apart, without its password.
 fn is_http_url(text: &str) -> bool {
-    let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    let lower = text.to_ascii_lowercase();
+    let rest = lower.strip_prefix("http://").or_else(|| lower.strip_prefix("https://"));
     rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/') && !rest.contains(char::is_whitespace))
 }
 
@@ -296,6 +298,7 @@ mod tests {
             (ValueKind::Endpoint, json!("/run/x.sock"), json!("unix:///run/")),
             (ValueKind::Url, json!("https://host/pods"), json!("ftp://host")),
             (ValueKind::Url, json!("http://host"), json!("http:///x")),
+            (ValueKind::Url, json!("HTTPS://user:pass@host/"), json!("https://user:pass@ho st/")),
             (ValueKind::OneOf(&["a", "b"]), json!("b"), json!("c")),
             (ValueKind::Strings, json!([]), json!([1])),
             (ValueKind::Ints, json!([29]), json!(["29"])),

@@ -149,9 +149,12 @@ fn check_object(
             continue;
         }
         if !field.kind.check(value) {
-            // A text that is not a header may still contain a secret.
-            let value =
-                if matches!(field.kind, ValueKind::Headers) { "***".to_owned() } else { shorten(value) };
+            // A text that is not a header or a URL may still contain a secret.
+            let value = if matches!(field.kind, ValueKind::Headers | ValueKind::Url) {
+                "***".to_owned()
+            } else {
+                shorten(value)
+            };
             let expected = field.kind.expected();
             return Err(ConfigError::FieldValue { path: path.to_owned(), field: full, value, expected });
         }

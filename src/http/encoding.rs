@@ -1,13 +1,13 @@
-//! Bodies as they were meant: unpacked, within a limit. Pure.
+//! Decompresses bodies, within a limit. Pure.
 
 use std::io::{self, Read};
 
 use flate2::read::MultiGzDecoder;
 
-/// Why a body is not what it was meant to be.
+/// Why a body cannot be decompressed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EncodingError {
-    /// Packed in a way that we do not know.
+    /// An encoding that is not supported.
     #[error("the encoding {encoding:?} was not asked for")]
     Unknown {
         /// Its name.

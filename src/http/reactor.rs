@@ -10,16 +10,13 @@ use tokio::runtime::{Builder, Handle};
 /// The way to the reactor. Named here, so that whoever only passes it on need not name tokio.
 pub(crate) type Reactor = Handle;
 
-/// How many host names may be looked up at the same time: each has a thread that cannot be ended.
-const LOOKUPS: usize = 8;
-
 /// Starts the thread and returns the handle under which channels are built.
 ///
 /// # Errors
 /// When the reactor or the thread cannot be made.
 pub fn spawn_tokio_thread() -> io::Result<Handle> {
-    let runtime =
-        Builder::new_current_thread().enable_io().enable_time().max_blocking_threads(LOOKUPS).build()?;
+    // Nothing of ours blocks here: names are looked up in threads of their own.
+    let runtime = Builder::new_current_thread().enable_io().enable_time().max_blocking_threads(1).build()?;
     let handle = runtime.handle().clone();
     thread::Builder::new()
         .name("tokio".to_owned())

@@ -1,7 +1,7 @@
-//! Where an answer sends us, and whether we go there. Pure.
+//! Which redirects are followed. Pure.
 //!
-//! Invariant: what was meant for one origin (headers, a client certificate) goes to no other, nor back to the first by
-//! way of another.
+//! Invariant: what was meant for one origin (headers, a client certificate) is sent to no other, nor to the first again
+//! after another.
 
 use crate::text::url::{Scheme, Url, UrlError};
 
@@ -21,7 +21,7 @@ impl PlainText {
     }
 }
 
-/// What the caller thinks of redirects.
+/// Which redirects the caller allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Redirects {
     /// They are followed to any host, but never from TLS to plain text.
@@ -55,7 +55,7 @@ pub(crate) enum RedirectError {
         status: u16,
     },
     /// It says something that is no URL.
-    #[error("a redirect to a place that cannot be asked")]
+    #[error("a redirect to something that is no http or https URL")]
     Location(#[from] UrlError),
     /// It would leave TLS.
     #[error("a redirect from https to {to}, in plain text")]
@@ -71,7 +71,7 @@ pub(crate) enum RedirectError {
     },
 }
 
-/// The statuses that say "look there".
+/// Whether a status is a redirect.
 pub(crate) fn is_redirect(status: u16) -> bool {
     matches!(status, 301 | 302 | 303 | 307 | 308)
 }
@@ -139,7 +139,7 @@ mod tests {
                 "https://h/a",
                 Some("ftp://h"),
                 0,
-                Err("a redirect to a place that cannot be asked"),
+                Err("a redirect to something that is no http or https URL"),
             ),
             ("into TLS", careful, "http://127.0.0.1/a", Some("https://h/b"), 0, Ok("https://h/b")),
             (
@@ -203,7 +203,7 @@ mod tests {
                 "http://h/a",
                 Some("http://h:x/"),
                 0,
-                Err("a redirect to a place that cannot be asked"),
+                Err("a redirect to something that is no http or https URL"),
             ),
         ];
         for (name, from, location, followed, expect) in cases {

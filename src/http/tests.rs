@@ -71,6 +71,9 @@ fn get_limited(url: &str, tls: Tls, body: BodyLimit) -> Result<Response, HttpErr
         deadline: Duration::from_secs(20),
         body,
         tls,
+        owner: LookupOwner::Source,
+        conditional: None,
+        proxies: None,
     };
     let redirects = Redirects::AnyHost { most: 0, plain_text: PlainText::Loopback };
     smol::block_on(client.get(&request, &redirects))
@@ -163,4 +166,28 @@ fn files_that_are_of_no_use_are_named() {
         let text = error.to_string();
         assert!(text.contains(words) && text.contains(&path.display().to_string()), "{text}");
     }
+}
+
+#[test]
+fn a_lookup_that_cannot_begin_is_told_from_one_that_does_not_end() {
+    // Each lookup waits until the test ends.
+    let (done, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let lookups = Lookups::new(move |_| {
+        let _ = wait.lock().unwrap().recv();
+        Err("the test is over".to_owned())
+    });
+    let client = Client { handle: spawn_tokio_thread().unwrap(), configs: Arc::default(), lookups };
+    let reach = |host: &str, pod: &str| {
+        let owner = LookupOwner::Pod(pod.to_owned());
+        let deadline = Duration::from_millis(50);
+        smol::block_on(client.reach(host, 1, deadline, &owner)).unwrap_err().to_string()
+    };
+    assert_eq!(reach("a.example", "p"), "the lookup of a.example did not end within 50ms");
+    assert_eq!(reach("b.example", "p"), "the lookup of b.example did not end within 50ms");
+    assert_eq!(reach("c.example", "p"), "cannot look up c.example now");
+    assert_eq!(reach("a.example", "p"), "the lookup of a.example did not end within 50ms");
+    assert_eq!(reach("c.example", "q"), "the lookup of c.example did not end within 50ms");
+    assert_eq!(reach("127.0.0.1", "p"), "cannot connect to 127.0.0.1");
+    drop(done);
 }

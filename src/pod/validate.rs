@@ -19,6 +19,7 @@ use core::net::IpAddr;
 use k8s_openapi::api::core::v1::PodSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use super::PodName;
 use super::annotations;
 use super::finding::Finding;
 use super::keys::CONFIG_MIRROR;
@@ -40,6 +41,11 @@ pub(crate) fn validate_pod(metadata: &ObjectMeta, spec: &PodSpec) -> Vec<Finding
     container::validate_containers(spec, &volumes, &mut findings);
     references::validate_references(spec, &mut findings);
     findings.0
+}
+
+/// Whether a pod can have this name, whatever else is said of it.
+pub(crate) fn is_valid_name(pod: &PodName) -> bool {
+    names::not_subdomain(&pod.name).is_none() && names::not_label(&pod.namespace).is_none()
 }
 
 fn validate_metadata(metadata: &ObjectMeta, findings: &mut Findings) {

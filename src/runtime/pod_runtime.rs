@@ -19,7 +19,7 @@ use crate::pod::hook::Hook;
 use crate::pod::observed::{Observed, Sandbox};
 use crate::pod::{ContainerId, Pod, PodName, PodUid, SandboxId};
 use crate::probe::check::Check;
-use crate::probe::schedule::Ran;
+use crate::probe::schedule::{Key, Ran};
 use crate::probe::target::ProbeHost;
 
 /// What is asked for, on its way. Boxed, so that a worker at rest does not hold the large future of a call.
@@ -144,7 +144,7 @@ pub(crate) trait ProbeRunner: Debug + Send + Sync {
     /// Runs what a probe does, for no longer than its `timeout`.
     fn run_probe<'a>(
         &'a self,
-        id: &'a ContainerId,
+        key: &'a Key,
         check: &'a Check,
         place: &'a ProbeHost,
         timeout: Duration,

@@ -1,4 +1,4 @@
-//! The manifest URL: asked again and again, with what was last good kept on disk.
+//! The manifest URL: polled, with the last good contents kept on disk.
 //!
 //! Owns the requests, their pace and the files of the last good contents. What the contents come to is decided in
 //! [`judge`], when to ask again in [`pace`], what an answer is in [`reading`]. A server that does not answer, or
@@ -13,6 +13,7 @@ mod reading;
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_channel::Sender;
@@ -22,7 +23,7 @@ use smol::Timer;
 use tracing::{debug, info, warn};
 
 use crate::host::state::Store;
-use crate::http::{Cause, Client, PlainText, Tls, Url};
+use crate::http::{Cause, Client, PlainText, Proxies, Tls, Url};
 use crate::pod::decode::list::decode_list;
 use crate::source::key::read_key;
 use crate::source::signature::{Newest, accepts, digest};
@@ -30,33 +31,34 @@ use crate::source::trust::Trust;
 use crate::sync::message::Event;
 use crate::sync::view::{Outcome, Verdict};
 use crate::text::chain;
-use fetch::{Body, FetchError, Fetched, fetch};
+use fetch::{Body, FetchError, Fetched, Taken, fetch};
 use judge::{Change, Failure, Judge, Judged, Reading};
 use keep::{Kept, origin};
 use network::Network;
 use pace::{Ended, Next, next};
-use reading::Validators;
 
-/// However often the network changes, requests are this far apart: an eighth of the delay, within these bounds.
-const BREATH: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(5);
-const BREATH_PART: u32 = 8;
+/// The least time between two requests however often the network changes: an eighth of the delay, within these bounds.
+const MIN_INTERVAL: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(5);
+const MIN_INTERVAL_PART: u32 = 8;
 
-/// What the source is told.
+/// The settings of the source.
 #[derive(Debug, Clone)]
 pub(crate) struct HttpSource {
     /// The URL.
     pub url: Url,
-    /// Headers for it, and for nobody else.
+    /// Headers for the URL's own server only.
     pub headers: HeaderMap,
     /// How often to ask.
     pub period: Duration,
-    /// Who may be asked in plain text.
+    /// Which servers may be asked in plain text.
     pub plain_text: PlainText,
-    /// How the server is known, and how it knows us.
+    /// How the server is verified, and the client certificate.
     pub tls: Tls,
+    /// The proxies of the environment.
+    pub proxies: Arc<Proxies>,
     /// The file of the key that must have signed the contents.
     pub public_key: Option<PathBuf>,
-    /// Whose key is believed.
+    /// Whose key file is trusted.
     pub trust: Trust,
     /// The node's name, for the pods' identity.
     pub node_name: String,
@@ -66,10 +68,13 @@ pub(crate) struct HttpSource {
     pub store: Store,
 }
 
-/// Asks until the inbox is closed.
+/// Polls until the inbox is closed.
 pub(crate) async fn run_http(source: HttpSource, client: Client, inbox: Sender<Event>) {
     let (period, url) = (source.period, source.url.clone());
     let mut state = smol::unblock(move || State::load(source)).await;
+    if let Ok(Some(proxy)) = state.source.proxies.choose(&url) {
+        info!(%url, %proxy, "the URL is asked through a proxy");
+    }
     let kept = state.judge.snapshot();
     if !kept.pods.is_empty() {
         info!(%url, pods = kept.pods.len(), "pods as the URL last held them");
@@ -81,8 +86,8 @@ pub(crate) async fn run_http(source: HttpSource, client: Client, inbox: Sender<E
     let mut network = None;
     while !inbox.is_closed() {
         let asked = Instant::now();
-        let fetched = fetch(&state.source, &client, &state.validators, state.signer.as_deref()).await;
-        // Contents may be large, and the disk slow: nobody else waits for them.
+        let fetched = fetch(&state.source, &client, &state.taken).await;
+        // Contents may be large, and the disk slow: do it on a thread of the pool.
         let judged;
         (state, judged) = smol::unblock(move || state.take_in(fetched)).await;
         judged.changes.iter().for_each(|change| log(&url, change));
@@ -107,7 +112,7 @@ pub(crate) async fn run_http(source: HttpSource, client: Client, inbox: Sender<E
                 Timer::after(delay).await;
             }
             Next::AfterOrNetwork(delay) => {
-                // Kept open over the requests in between: what changes during one counts for the next.
+                // Kept open over the requests in between: a change during one shortens the wait for the next.
                 network = network.or_else(|| Network::open().ok());
                 wait(delay, asked, network.as_ref()).await;
             }
@@ -118,15 +123,15 @@ pub(crate) async fn run_http(source: HttpSource, client: Client, inbox: Sender<E
 /// Waits until it is time, or the network has changed since.
 async fn wait(delay: Duration, asked: Instant, network: Option<&Network>) {
     let changed = async {
-        let told = match network {
+        let notified = match network {
             Some(network) => network.changed().await.is_ok(),
             None => false,
         };
-        if !told {
+        if !notified {
             future::pending::<()>().await;
         }
-        let breath = (delay / BREATH_PART).clamp(*BREATH.start(), *BREATH.end());
-        Timer::after(breath.saturating_sub(asked.elapsed())).await;
+        let interval = (delay / MIN_INTERVAL_PART).clamp(*MIN_INTERVAL.start(), *MIN_INTERVAL.end());
+        Timer::after(interval.saturating_sub(asked.elapsed())).await;
         debug!("the network has changed: asking the URL again");
     };
     let timer = async {
@@ -140,19 +145,17 @@ struct State {
     source: HttpSource,
     judge: Judge,
     kept: Kept,
-    /// Of the contents that were taken last.
-    validators: Validators,
+    /// The contents that were taken last.
+    taken: Taken,
     /// Their digest.
-    taken: Option<String>,
-    /// The key that signed them.
-    signer: Option<String>,
+    sha256: Option<String>,
 }
 
 impl State {
     /// Reads what an earlier agent left. Blocking.
     fn load(source: HttpSource) -> Self {
         let key = source.public_key.as_deref().map(|path| read_key(path, source.trust.own_uid()));
-        // A key that cannot be read is said with the first request; until then it vouches for nobody.
+        // A key that cannot be read is reported with the first request; until then no pod is trusted.
         let trusted = |signer: Option<&str>| match (&key, signer) {
             (None, _) => true,
             (Some(Ok(key)), Some(signer)) => key.to_string() == signer,
@@ -162,10 +165,10 @@ impl State {
         let (kept, held) =
             Kept::load(source.store.clone(), &source.url.without_credentials(), &origin, trusted);
         let judge = Judge::new(source.url.to_string(), held);
-        Self { source, judge, kept, validators: Validators::default(), taken: None, signer: None }
+        Self { source, judge, kept, taken: Taken::default(), sha256: None }
     }
 
-    /// Decodes, judges and keeps. Takes its time with large contents.
+    /// Decodes, judges and keeps. Slow with large contents.
     fn take_in(mut self, fetched: Result<Fetched, FetchError>) -> (Self, Judged) {
         let judged = match fetched {
             Err(error) => self.fail(&error, error.cause()),
@@ -173,7 +176,7 @@ impl State {
             Ok(Fetched::Body(body)) => self.judge_body(*body),
         };
         if judged.failure.is_none() {
-            self.kept.keep(self.judge.held(), self.signer.as_deref());
+            self.kept.keep(self.judge.held());
         }
         (self, judged)
     }
@@ -186,12 +189,13 @@ impl State {
         {
             return self.fail(&FetchError::Signature(error), Cause::Other);
         }
-        let known = self.taken.as_ref() == Some(&sha256);
-        let reading = if known {
+        let signer = signed.as_ref().map(|(key, _)| key.to_string());
+        let is_known = self.sha256.as_ref() == Some(&sha256);
+        let reading = if is_known && self.taken.signer == signer {
             Reading::Same
         } else {
             match decode_list(&bytes, &origin(&self.source.node_name, self.source.strict)) {
-                Ok(items) => Reading::Items(items),
+                Ok(items) => Reading::Items { items, signer: signer.clone() },
                 Err(refusal) => Reading::Failed(Failure { reason: refusal.to_string(), cause: Cause::Other }),
             }
         };
@@ -200,15 +204,14 @@ impl State {
             return judged;
         }
         let serial = signed.as_ref().and_then(|(_, trusted)| trusted.serial);
-        if !known {
+        if !is_known {
             info!(url = %self.source.url, sha256, serial, "new contents of the URL");
         }
         if let (Some((key, _)), Some(serial)) = (&signed, serial) {
             self.kept.keep_newest(key, Newest { serial, sha256: sha256.clone() });
         }
-        self.signer = signed.map(|(key, _)| key.to_string());
-        self.validators = validators;
-        self.taken = Some(sha256);
+        self.taken = Taken { validators, signer, read: Some(Instant::now()) };
+        self.sha256 = Some(sha256);
         judged
     }
 
@@ -217,7 +220,7 @@ impl State {
     }
 }
 
-/// Each change of mind is said once.
+/// Logs only on change.
 fn log(url: &Url, change: &Change) {
     match change {
         Change::Failed(reason) => {
@@ -246,7 +249,7 @@ fn log(url: &Url, change: &Change) {
                 warn!(origin, document, item, "{warning}");
             }
         }
-        // These are found out where sources meet.
+        // These are found in the mux.
         Change::Verdict(Verdict {
             outcome: Outcome::Unchanged { .. } | Outcome::Shadowed { .. } | Outcome::Skipped { .. },
             ..

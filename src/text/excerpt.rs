@@ -66,6 +66,9 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_cut_says_so() {}
+
+    #[test]
     fn no_character_is_torn() {
         for (most, first, last) in
             [(0, "", ""), (1, "a", "b"), (2, "a", "b"), (3, "aä", "äb"), (4, "aäb", "aäb"), (9, "aäb", "aäb")]

@@ -1,4 +1,4 @@
-//! An http or https URL, taken apart once. Pure.
+//! An http or https URL, parsed once. Pure.
 //!
 //! Invariant: what is printed holds no secret: credentials are left out, and a query is only hinted at.
 
@@ -11,10 +11,10 @@ use core::net::IpAddr;
 use hyper::http::Uri;
 use percent_encoding::percent_decode_str;
 
-/// How the bytes travel.
+/// The scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scheme {
-    /// In the clear.
+    /// Plain text.
     Http,
     /// Through TLS.
     Https,
@@ -39,7 +39,7 @@ impl Scheme {
 /// A URL. `Display` is for logs; see the module.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Url {
-    /// How the bytes travel.
+    /// The scheme.
     pub scheme: Scheme,
     /// A name in lower case or an address, without brackets.
     pub host: String,
@@ -116,23 +116,32 @@ impl Url {
         Self { scheme, host: host.to_ascii_lowercase(), port, path, credentials: None }
     }
 
-    /// The host stands for this machine.
+    /// The host is this machine.
     pub(crate) fn is_loopback(&self) -> bool {
         self.host == "localhost" || self.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     }
 
-    /// The same scheme, host and port: who may see what is meant for one may see what is meant for the other.
+    /// The same scheme, host and port: secrets for one may be sent to the other.
     pub(crate) fn has_origin_of(&self, other: &Self) -> bool {
         (self.scheme, &self.host, self.port) == (other.scheme, &other.host, other.port)
     }
 
     /// The value of the header `Host`.
     pub(crate) fn authority(&self) -> String {
-        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
-        if self.port == self.scheme.port() { host } else { format!("{host}:{}", self.port) }
+        let whole = self.authority_with_port();
+        if self.port != self.scheme.port() {
+            return whole;
+        }
+        whole.rsplit_once(':').map(|(host, _)| host.to_owned()).unwrap_or(whole)
     }
 
-    /// The value of the header `Authorization`, if the URL has credentials.
+    /// Host and port, as a proxy is asked for them.
+    pub(crate) fn authority_with_port(&self) -> String {
+        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        format!("{host}:{}", self.port)
+    }
+
+    /// The value of the header `Authorization`, or `Proxy-Authorization`, if the URL has credentials.
     pub(crate) fn authorization(&self) -> Option<String> {
         let credentials = percent_decode_str(self.credentials.as_deref()?).collect::<Vec<u8>>();
         let colon = if credentials.contains(&b':') { &b""[..] } else { b":" };
@@ -153,7 +162,7 @@ impl Url {
         format!("{}://{}{}", self.scheme.as_str(), self.authority(), self.path)
     }
 
-    /// What a `Location` means that was found at this URL. Credentials do not travel.
+    /// The URL that a `Location` in an answer of this URL means. Credentials are not taken over.
     ///
     /// # Errors
     /// When it is no place that http or https leads to.

@@ -92,7 +92,7 @@ impl Prober {
 
     async fn run_one(&self, job: Job) {
         let begun = self.moment().uptime;
-        let ran = self.0.runner.run_probe(&job.key.id, &job.spec.check, &job.host, job.spec.timeout).await;
+        let ran = self.0.runner.run_probe(&job.key, &job.spec.check, &job.host, job.spec.timeout).await;
         self.tell(&job, ran, self.moment().uptime.saturating_sub(begun)).await;
         self.wake();
     }

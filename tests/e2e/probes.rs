@@ -31,7 +31,7 @@ fn lines(rig: &Rig, file: &str) -> usize {
 }
 
 /// A container as a list item: its probes as YAML in one line each, and its script.
-fn container(name: &str, fields: &[&str], script: &str) -> String {
+pub(crate) fn container(name: &str, fields: &[&str], script: &str) -> String {
     let script = serde_json::to_string(script).expect("a string");
     let fields: String = fields.iter().map(|field| format!("    {field}\n")).collect();
     format!(
@@ -39,7 +39,7 @@ fn container(name: &str, fields: &[&str], script: &str) -> String {
     )
 }
 
-fn pod(rig: &Rig, name: &str, spec: &[&str], containers: &[String]) -> String {
+pub(crate) fn pod(rig: &Rig, name: &str, spec: &[&str], containers: &[String]) -> String {
     let spec: String = spec.iter().map(|field| format!("  {field}\n")).collect();
     format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n  volumes: [{{name: s, hostPath: {{path: {}}}}}]\n{spec}  containers:\n{}",
@@ -67,7 +67,7 @@ fn served(rig: &Rig, path: &str) -> Option<String> {
 }
 
 /// What the agent knows of the probe of a container.
-fn probe(rig: &Rig, container: &str, kind: &str) -> Value {
+pub(crate) fn probe(rig: &Rig, container: &str, kind: &str) -> Value {
     let all: Vec<Value> =
         served(rig, "/probes").and_then(|body| serde_json::from_str(&body).ok()).unwrap_or_default();
     let is_it = |probe: &&Value| probe["container"] == container && probe["probe"] == kind;

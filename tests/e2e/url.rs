@@ -29,7 +29,7 @@ fn json(yaml: &str) -> Value {
     rkubelet::testing::parse_documents(yaml).expect("a test's manifest").remove(0).value
 }
 
-fn list(kind: &str, pods: &[&str]) -> String {
+pub(crate) fn list(kind: &str, pods: &[&str]) -> String {
     let items: Vec<_> = pods.iter().map(|name| json(&manifest::idle(name))).collect();
     serde_json::json!({"apiVersion": "v1", "kind": kind, "items": items}).to_string()
 }
@@ -105,7 +105,7 @@ fn one_bad_pod_is_refused_alone_and_of_two_of_a_name_the_first_stays() {
 }
 
 /// Another machine that has what the agent kept on disk: the first one after a reboot.
-fn reboot(rig: &Rig) -> Rig {
+pub(crate) fn reboot(rig: &Rig) -> Rig {
     let next = Rig::new();
     let kept = |rig: &Rig| rig.root_dir().join("rkubelet");
     rig.output("cp", &["-a", &kept(rig).display().to_string(), &kept(&next).display().to_string()]);

@@ -47,6 +47,13 @@ fn faults() -> Vec<Fault> {
                 stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\napiVersion: v1\nkind: PodList\nitems: []\n")
             }),
         ),
+        // Nobody knows this coding: it tells nothing about the end.
+        (
+            "does not say where the body ends",
+            Box::new(|_, stream| {
+                stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: xchunked\r\n\r\napiVersion: v1\nkind: PodList\nitems: []\n")
+            }),
+        ),
         // With what was sent unread, the end is a reset.
         (
             "no whole answer",
@@ -120,6 +127,7 @@ fn a_hostile_server_costs_neither_time_nor_memory() {
         }
         Ok(())
     };
+    let long_kind = format!("apiVersion: v1\nkind: {}\n", "x".repeat(9 << 20));
     let faults: Vec<Fault> = vec![
         ("more than 10485760 bytes", Box::new(move |_, stream| endless(stream, &[b'x'; 65536]))),
         (
@@ -147,6 +155,8 @@ fn a_hostile_server_costs_neither_time_nor_memory() {
                 drip(stream, b"a")
             }),
         ),
+        // The last one: of what decoding took, the allocator keeps some 30 MiB for the next time.
+        ("(9437197 bytes)", Box::new(move |_, stream| reply(stream, "200 OK", "", long_kind.as_bytes()))),
     ];
     for (number, (words, fault)) in faults.into_iter().enumerate() {
         let said = agent.log_lines_with(FAILED).len();
@@ -154,12 +164,14 @@ fn a_hostile_server_costs_neither_time_nor_memory() {
         rig.wait(&format!("{words:?}"), || agent.log_lines_with(FAILED).len() > said);
         let line = agent.log_lines_with(FAILED).pop().expect("a complaint");
         assert!(line.contains(words), "{words:?}: {line}");
+        assert!(line.len() < 4096, "a line of {} bytes", line.len());
         // Others do not wait meanwhile.
         agent.wait_healthy();
         server.serve(good.clone());
         rig.wait("it to be over", || agent.log_lines_with(AGAIN).len() == number + 1);
         assert_eq!(rig.fingerprint(), before, "after {words:?}");
-        rig.wait("the memory to be given back", || agent.rss_kib() < rss + (16 << 10));
+        let allowed = if words.starts_with("(9") { 40 << 10 } else { 16 << 10 };
+        rig.wait("the memory to be given back", || agent.rss_kib() < rss + allowed);
     }
 }
 

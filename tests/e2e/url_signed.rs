@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::Path;
 
+use crate::manifest;
 use crate::rig::web::{Server, reply};
 use crate::rig::{Agent, Rig};
-use crate::url::{ADDRESS, AGAIN, FAILED, documents, start, wait_for};
+use crate::url::{ADDRESS, AGAIN, FAILED, documents, reboot, start, wait_for};
 
 /// minisign's files in a directory, with a key of its own.
 struct Signer<'rig> {
@@ -174,4 +175,46 @@ fn a_new_key_counts_for_contents_that_did_not_change() {
         !agent.log_lines_with("pods as the URL last held them").is_empty()
     });
     rig.assert_untouched(&before);
+}
+
+#[test]
+fn a_key_that_returns_brings_nothing_old_back() {
+    let rig = Rig::new();
+    let server = Server::start(&rig, ADDRESS);
+    let (first, second) = (Signer::new(&rig, "first"), Signer::new(&rig, "second"));
+    let key = rig.dir().join("manifests.pub");
+    let use_key = |signer: &Signer<'_>| {
+        fs::copy(signer.public(), &key).expect("put a key there");
+    };
+    let (old, new) = (documents(&["a"]), documents(&["a", "b"]));
+    let replay = first.sign(&old, "serial:5");
+    let url = server.url("/pods?node=1");
+    let flag = format!("--manifest-public-key={}", key.display());
+    use_key(&first);
+    serve_signed(&server, &new, Some(&first.sign(&new, "serial:12")));
+    let agent = start(&rig, &url, &[&flag]);
+    wait_for(&rig, &["a", "b"]);
+    // Another key, and contents in which one pod is bad: its last good version is still the first key's.
+    let bad =
+        manifest::idle("a").replace("terminationGracePeriodSeconds: 1", "terminationGracePeriodSeconds: 1.5");
+    let mixed = [bad, manifest::idle("b"), manifest::idle("c")].join("---\n");
+    let signed = second.sign(&mixed, "serial:1");
+    use_key(&second);
+    serve_signed(&server, &mixed, Some(&signed));
+    wait_for(&rig, &["a", "b", "c"]);
+    use_key(&first);
+    serve_signed(&server, &old, Some(&replay));
+    rig.wait("a complaint about the replay", || {
+        let line = agent.log_lines_with(FAILED).pop();
+        line.is_some_and(|line| line.contains("replayed: serial 5 is older than 12"))
+    });
+    agent.kill9();
+    drop(server);
+
+    // After a reboot without the server, nothing starts but what the key of the day signed.
+    use_key(&second);
+    let next = reboot(&rig);
+    let agent = start(&next, &url, &[&flag]);
+    agent.wait_for_log(FAILED);
+    wait_for(&next, &["b", "c"]);
 }

@@ -11,13 +11,13 @@ const URL: &str = "--manifest-url=https://localhost:8443/pods.yaml";
 const FAILED: &str = "cannot take pods from the URL";
 
 /// A certificate authority in a directory of the rig, by the program `openssl`.
-struct Authority<'rig> {
+pub(crate) struct Authority<'rig> {
     rig: &'rig Rig,
     dir: PathBuf,
 }
 
 impl<'rig> Authority<'rig> {
-    fn new(rig: &'rig Rig, name: &str) -> Self {
+    pub(crate) fn new(rig: &'rig Rig, name: &str) -> Self {
         let authority = Self { rig, dir: rig.dir().join(name) };
         fs::create_dir(&authority.dir).expect("create the directory of an authority");
         authority.openssl(&format!(
@@ -32,7 +32,12 @@ impl<'rig> Authority<'rig> {
     }
 
     fn issue_valid(&self, name: &str, validity: &str) {
-        let extensions = "subjectAltName=DNS:localhost,IP:127.0.0.1\nbasicConstraints=CA:FALSE\n";
+        self.issue_for(name, "DNS:localhost,IP:127.0.0.1", validity);
+    }
+
+    /// Issues a certificate for these names.
+    pub(crate) fn issue_for(&self, name: &str, names: &str, validity: &str) {
+        let extensions = format!("subjectAltName={names}\nbasicConstraints=CA:FALSE\n");
         fs::write(self.dir.join("extensions"), extensions).expect("write the extensions");
         self.openssl(&format!(
             "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN={name} -keyout {name}.key.new -out {name}.csr"
@@ -53,7 +58,7 @@ impl<'rig> Authority<'rig> {
         self.dir.join(name)
     }
 
-    fn flag(&self, flag: &str, file: &str) -> String {
+    pub(crate) fn flag(&self, flag: &str, file: &str) -> String {
         format!("--{flag}={}", self.file(file).display())
     }
 
@@ -66,7 +71,7 @@ const CA: &str = "[ca]\ndefault_ca=our\n[our]\ndatabase=index.txt\nnew_certs_dir
     default_md=sha256\npolicy=any\n[any]\ncommonName=supplied\n";
 
 /// nginx with TLS, and with more lines in its `server` block.
-fn nginx(rig: &Rig, authority: &Authority<'_>, more: &str) -> Nginx {
+pub(crate) fn nginx(rig: &Rig, authority: &Authority<'_>, more: &str) -> Nginx {
     let file = |name: &str| authority.file(name).display().to_string();
     Nginx::start(
         rig,
@@ -195,6 +200,28 @@ fn a_certificate_that_is_not_valid_yet_is_tried_again_soon() {
     let agent = rig.start_agent(&flags);
     wait_for_complaint(&rig, &agent, "invalid peer certificate: certificate not valid yet");
     rig.wait_running("a-node1", "main");
+}
+
+#[test]
+fn a_certificate_that_expires_is_noticed_and_told_once() {
+    let rig = Rig::new();
+    let authority = Authority::new(&rig, "ca");
+    authority.issue_valid("server", &format!("-startdate 20200101000000Z -enddate {}", in_seconds(&rig, 12)));
+    let log = rig.dir().join("tls.log");
+    let more = format!("ssl_session_cache shared:all:1m;\nerror_log {} info;", log.display());
+    let nginx = nginx(&rig, &authority, &more);
+    nginx.put("pods.yaml", &manifest::idle("a"));
+    let agent = start(&rig, &[&authority.flag("manifest-url-ca-file", "ca.pem")]);
+    rig.wait_running("a-node1", "main");
+    // The agent has asked again and again by then, as whoever resumes a session would have.
+    wait_for_complaint(&rig, &agent, "invalid peer certificate: certificate expired (20");
+    let alerts = || {
+        let text = fs::read_to_string(&log).unwrap_or_default();
+        text.lines().filter(|line| line.contains("certificate expired")).count()
+    };
+    let so_far = alerts();
+    rig.wait("three more attempts", || alerts() >= so_far + 3);
+    assert_eq!(agent.log_lines_with(FAILED).len(), 1, "{}", agent.log());
 }
 
 /// The time in so many seconds, as a certificate writes it.

@@ -1,4 +1,4 @@
-//! Web servers inside the rig's network: Debian's nginx, and one of our own for what no honest server does.
+//! Web servers inside the rig's network: Debian's nginx, and one of our own for faulty and hostile answers.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -66,7 +66,7 @@ impl Server {
         Self { address, answer, requests, end, thread: Some(thread) }
     }
 
-    /// From now on it answers so.
+    /// Sets how it answers.
     pub(crate) fn answer(
         &self,
         answer: impl Fn(&str, &mut TcpStream) -> std::io::Result<()> + Send + Sync + 'static,

@@ -13,7 +13,7 @@ use tracing::warn;
 
 use super::http_get::{BadHeader, request};
 use super::{HandlerRunner, LOOPBACK};
-use crate::http::{HttpError, Url};
+use crate::http::{HttpError, LookupOwner, Url};
 use crate::pod::ContainerId;
 use crate::pod::hook::{Hook, HttpGet};
 use crate::runtime::cri::CriError;
@@ -118,7 +118,7 @@ impl HandlerRunner {
         let given = get.host.as_deref().or(pod_ip).map(str::to_owned);
         let host = given.or_else(|| self.node_ips.get().into_iter().next());
         let host = host.as_deref().unwrap_or(LOOPBACK);
-        let request = request(get, host, USER_AGENT, limit)?;
+        let request = request(get, host, USER_AGENT, limit, LookupOwner::Pod(id.to_string()))?;
         let url = &request.url;
         let answered = ask(&self.http, &request).await;
         if answered.map_err(|source| HookError::Http { url: url.clone(), source })? == Answered::InPlainText {

@@ -11,7 +11,7 @@ use hyper::header::{
 };
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
-use crate::http::{BodyLimit, Redirects, Request, Tls, Url};
+use crate::http::{BodyLimit, LookupOwner, Redirects, Request, Tls, Url};
 use crate::pod::hook::HttpGet;
 
 /// kubelet makes ten requests in a row, and stays with the host.
@@ -41,7 +41,7 @@ pub(crate) struct BadHeader {
     pub name: String,
 }
 
-/// The request to `host`, a name or an address, in the name of `agent`.
+/// The request to `host`, a name that is looked up for `owner` or an address, in the name of `agent`.
 ///
 /// # Errors
 /// When the manifest names a header that cannot be sent.
@@ -50,11 +50,23 @@ pub(super) fn request(
     host: &str,
     agent: &'static str,
     deadline: Duration,
+    owner: LookupOwner,
 ) -> Result<Request, BadHeader> {
     let url = Url::of(get.scheme, host, get.port, target(&get.path));
     let headers = headers(&get.headers, &authority(host, get.port), agent)?;
     let (body, tls) = (BodyLimit::Start(MAX_BODY), Tls::Unverified);
-    Ok(Request { url, headers, secrets: HeaderMap::new(), deadline, body, tls })
+    Ok(Request {
+        url,
+        headers,
+        secrets: HeaderMap::new(),
+        conditional: None,
+        deadline,
+        body,
+        tls,
+        owner,
+        // Pods are asked where they are.
+        proxies: None,
+    })
 }
 
 /// A path and query as a request may have them: from the root, encoded, without the fragment. One that is not encoded
@@ -115,7 +127,7 @@ mod tests {
     }
 
     fn made(get: &HttpGet, host: &str) -> Result<Request, BadHeader> {
-        request(get, host, "kube-test/1.36", Duration::from_secs(1))
+        request(get, host, "kube-test/1.36", Duration::from_secs(1), LookupOwner::Source)
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Runs probes: a command in the container, a request, a connection, a question to the health service.
 //!
 //! Invariant: a run ends at its deadline, whatever the other side does, and what is kept of its output is bounded. A
-//! command's deadline is the runtime's to keep; it is given up soon after.
+//! command's deadline is the runtime's to keep; it is given up soon after. A host name whose lookup cannot begin says
+//! nothing about the container; one whose lookup does not end in time is a failure, as it is for kubelet.
 
 mod grpc;
 
@@ -13,9 +14,9 @@ use smol::Timer;
 
 use super::http_get::{REDIRECTS, authority, request};
 use super::{HandlerRunner, LOOPBACK};
-use crate::http::HttpError;
-use crate::pod::ContainerId;
+use crate::http::{HttpError, LookupOwner};
 use crate::pod::hook::HttpGet;
+use crate::pod::{ContainerId, PodName};
 use crate::probe::check::Check;
 use crate::probe::schedule::{ProbeResult, Ran};
 use crate::probe::target::ProbeHost;
@@ -34,7 +35,7 @@ impl HandlerRunner {
     /// Runs what a probe does, for no longer than `timeout`; a command has some more for what the runtime takes itself.
     pub(crate) async fn run_check(
         &self,
-        id: &ContainerId,
+        (pod, id): (&PodName, &ContainerId),
         check: &Check,
         place: &ProbeHost,
         timeout: Duration,
@@ -46,12 +47,15 @@ impl HandlerRunner {
             }
             (None, ProbeHost::None) => Err(ran(ProbeResult::Unknown, "the pod has no address")),
         };
+        let owner = || LookupOwner::Pod(pod.to_string());
         let asked = async {
             Ok(match check {
                 Check::Exec(command) => self.exec_check(id, command, timeout).await,
-                Check::HttpGet(get) => self.http_check(get, &host(get.host.as_ref())?, timeout).await,
+                Check::HttpGet(get) => {
+                    self.http_check(get, &host(get.host.as_ref())?, timeout, owner()).await
+                }
                 Check::TcpSocket { host: own, port } => {
-                    self.tcp_check(&host(own.as_ref())?, *port, timeout).await
+                    self.tcp_check(&host(own.as_ref())?, *port, timeout, &owner()).await
                 }
                 Check::Grpc { port, service } => {
                     let late = || failed(format!("timeout: health rpc did not complete within {timeout:?}"));
@@ -89,8 +93,8 @@ impl HandlerRunner {
         within(timeout.saturating_add(EXEC_SLACK), late, run).await
     }
 
-    async fn http_check(&self, get: &HttpGet, host: &str, timeout: Duration) -> Ran {
-        let request = match request(get, host, USER_AGENT, timeout) {
+    async fn http_check(&self, get: &HttpGet, host: &str, timeout: Duration, owner: LookupOwner) -> Ran {
+        let request = match request(get, host, USER_AGENT, timeout, owner) {
             Ok(request) => request,
             Err(error) => return failed(error.to_string()),
         };
@@ -106,14 +110,17 @@ impl HandlerRunner {
                     status => failed(format!("HTTP probe failed with statuscode: {status}")),
                 }
             }
+            Err(error @ HttpError::LookupNotStarted { .. }) => ran(ProbeResult::Unknown, &chain(&error)),
             Err(error) => failed(format!("Get \"{}\": {}", request.url, chain(&error))),
         }
     }
 
-    async fn tcp_check(&self, host: &str, port: u16, timeout: Duration) -> Ran {
+    async fn tcp_check(&self, host: &str, port: u16, timeout: Duration, owner: &LookupOwner) -> Ran {
         let place = authority(host, port);
-        match self.http.reach(host, port, timeout).await {
+        match self.http.reach(host, port, timeout, owner).await {
             Ok(()) => ran(ProbeResult::Success, ""),
+            Err(error @ HttpError::LookupNotStarted { .. }) => ran(ProbeResult::Unknown, &chain(&error)),
+            Err(HttpError::LookupDeadline { .. }) => failed(format!("dial tcp: lookup {host}: i/o timeout")),
             Err(HttpError::Deadline { .. }) => failed(format!("dial tcp {place}: i/o timeout")),
             Err(HttpError::Connect { source, .. } | HttpError::Resolve { source, .. }) => {
                 failed(format!("dial tcp {place}: {source}"))

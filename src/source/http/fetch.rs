@@ -1,13 +1,13 @@
-//! One look at the URL: the contents, and the signature beside them where a key is given.
+//! One poll of the URL: the contents, and the signature beside them where a key is given.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hyper::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderValue};
 use smol::Timer;
 
 use super::HttpSource;
 use super::reading::{AnswerError, Contents, Validators, read};
-use crate::http::{BodyLimit, Cause, Client, HttpError, Redirects, Request, Response, Url};
+use crate::http::{BodyLimit, Cause, Client, HttpError, LookupOwner, Redirects, Request, Response, Url};
 use crate::pod::decode::MAX_MANIFEST;
 use crate::source::key::{KeyError, read_key};
 use crate::source::signature::{EXTENSION, MAX_SIGNATURE, PublicKey, SignatureError, Trusted};
@@ -16,7 +16,7 @@ use crate::source::signature::{EXTENSION, MAX_SIGNATURE, PublicKey, SignatureErr
 const DEADLINE: Duration = Duration::from_secs(10);
 /// More redirects in a row are a loop.
 const MOST_REDIRECTS: usize = 5;
-/// Contents and signature are put there one after the other: how often, and how long, to wait for the other.
+/// Contents and signature are replaced one after the other: how often to retry, and how long to wait in between.
 const ATTEMPTS: usize = 4;
 const BETWEEN: Duration = Duration::from_secs(1);
 
@@ -46,7 +46,7 @@ pub(super) enum FetchError {
     /// No answer.
     #[error(transparent)]
     Http(#[from] HttpError),
-    /// An answer that is none.
+    /// An answer that holds no contents.
     #[error(transparent)]
     Answer(#[from] AnswerError),
     /// There is no key to check signatures with.
@@ -74,22 +74,32 @@ impl FetchError {
         }
     }
 
-    /// What this looks like while somebody puts new contents there, and the signature has yet to follow.
+    /// It may be that new contents are there, and their signature is not yet.
     fn may_be_halfway(&self) -> bool {
         matches!(self, FetchError::Unsigned { .. } | FetchError::Signature(SignatureError::Tampered))
     }
 }
 
-/// Looks, with the validators of what was taken last, and the key that signed it.
+/// What is known of the contents that were taken last.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Taken {
+    /// What the server can compare.
+    pub(super) validators: Validators,
+    /// The key that signed them.
+    pub(super) signer: Option<String>,
+    /// When they were last read as a whole.
+    pub(super) read: Option<Instant>,
+}
+
+/// Looks, and says so if these are still the contents.
 pub(super) async fn fetch(
     source: &HttpSource,
     client: &Client,
-    validators: &Validators,
-    signer: Option<&str>,
+    taken: &Taken,
 ) -> Result<Fetched, FetchError> {
     let mut attempts = 1..;
     loop {
-        match look(source, client, validators, signer).await {
+        match look(source, client, taken).await {
             Err(error) if error.may_be_halfway() && attempts.next() < Some(ATTEMPTS) => {
                 Timer::after(BETWEEN).await;
             }
@@ -98,19 +108,16 @@ pub(super) async fn fetch(
     }
 }
 
-/// What is slow, the disk and the arithmetic of large contents, is done where nobody waits for it.
-async fn look(
-    source: &HttpSource,
-    client: &Client,
-    validators: &Validators,
-    signer: Option<&str>,
-) -> Result<Fetched, FetchError> {
+/// The disk, and hashing large contents, are slow: both are done on threads of the pool.
+async fn look(source: &HttpSource, client: &Client, taken: &Taken) -> Result<Fetched, FetchError> {
     // Read anew each time: it is small, and a new key counts at once.
     let key = match (source.public_key.clone(), source.trust.own_uid()) {
         (None, _) => None,
         (Some(path), own_uid) => Some(smol::unblock(move || read_key(&path, own_uid)).await?),
     };
-    let asked = validators.vouched(signer, key.as_ref().map(PublicKey::to_string).as_deref());
+    let (signer, age) = (taken.signer.as_deref(), taken.read.map(|read| read.elapsed()));
+    let key_text = key.as_ref().map(PublicKey::to_string);
+    let asked = taken.validators.usable(signer, key_text.as_deref(), age.unwrap_or_default());
     let response = get(source, client, &source.url, asked.headers(), MAX_MANIFEST).await?;
     let (bytes, validators) = match smol::unblock(move || read(response, &asked, MAX_MANIFEST)).await? {
         Contents::Same => return Ok(Fetched::Same),
@@ -120,7 +127,7 @@ async fn look(
         return Ok(Fetched::Body(Box::new(Body { bytes, validators, signed: None })));
     };
     let url = source.url.with_suffix(&format!(".{EXTENSION}"));
-    let response = get(source, client, &url, HeaderMap::new(), MAX_SIGNATURE).await?;
+    let response = get(source, client, &url, None, MAX_SIGNATURE).await?;
     let signature = match (response.status, read(response, &Validators::default(), MAX_SIGNATURE)) {
         (200, Ok(Contents::Body { bytes, .. })) => {
             String::from_utf8(bytes).map_err(|_| SignatureError::Malformed)?
@@ -138,10 +145,9 @@ async fn get(
     source: &HttpSource,
     client: &Client,
     url: &Url,
-    mut headers: HeaderMap,
+    conditional: Option<(Url, HeaderMap)>,
     max_body: usize,
 ) -> Result<Response, HttpError> {
-    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
     let mut secrets = source.headers.clone();
     if !secrets.contains_key(AUTHORIZATION)
         && let Some(credentials) = url.authorization()
@@ -150,8 +156,17 @@ async fn get(
         value.set_sensitive(true);
         secrets.insert(AUTHORIZATION, value);
     }
-    let (url, body, tls) = (url.clone(), BodyLimit::Whole(max_body), source.tls.clone());
-    let request = Request { url, headers, secrets, deadline: DEADLINE, body, tls };
+    let request = Request {
+        url: url.clone(),
+        headers: HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("gzip"))]),
+        secrets,
+        conditional,
+        deadline: DEADLINE,
+        body: BodyLimit::Whole(max_body),
+        tls: source.tls.clone(),
+        owner: LookupOwner::Source,
+        proxies: Some(source.proxies.clone()),
+    };
     let redirects = Redirects::AnyHost { most: MOST_REDIRECTS, plain_text: source.plain_text };
     client.get(&request, &redirects).await
 }

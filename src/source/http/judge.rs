@@ -1,4 +1,4 @@
-//! What the contents of the URL come to: the last good version of each pod, and one pod per name. Pure.
+//! Which pods follow from the contents of the URL: the last good version of each pod, one pod per name. Pure.
 //!
 //! Invariants: a request that fails changes nothing; a pod that turns bad keeps its last good version; a pod goes only
 //! when contents in which every part is known by name no longer hold it; of two pods of one name the first stays, and
@@ -11,25 +11,36 @@ use crate::http::Cause;
 use crate::pod::decode::Decoded;
 use crate::pod::decode::list::{Item, ItemPath};
 use crate::pod::finding::{Finding, Refusal};
+use crate::pod::validate::is_valid_name;
 use crate::pod::{Pod, PodName, PodUid, Source};
 use crate::sync::mux::Snapshot;
 use crate::sync::view::{Outcome, Verdict};
+use crate::text::excerpt::one_line;
 
-/// More pods than any machine runs; what follows from contents costs no more than this many times one.
+use super::keep::can_be_kept;
+
+/// More pods than any node runs: a bound on the cost of judging contents.
 const MOST_ITEMS: usize = 5000;
+/// How much of a reason is told, in bytes: it may quote what the server says.
+const MAX_REASON: usize = 2048;
 
-/// What one request came to.
+/// The result of one request.
 #[derive(Debug)]
 pub(super) enum Reading {
-    /// Nothing that counts.
+    /// No contents.
     Failed(Failure),
     /// The same contents as those that were judged last.
     Same,
     /// Contents, taken apart.
-    Items(Vec<Item>),
+    Items {
+        /// What they hold.
+        items: Vec<Item>,
+        /// The key that signed them; none where none is asked for.
+        signer: Option<String>,
+    },
 }
 
-/// Why nothing counts.
+/// Why there are no contents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
     /// In words.
@@ -38,7 +49,7 @@ pub(super) struct Failure {
     pub(super) cause: Cause,
 }
 
-/// A change of mind, to be said once.
+/// A change, to be logged once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Change {
     /// The contents cannot be had any more, or for another reason.
@@ -54,21 +65,23 @@ pub(super) enum Change {
 /// What follows from a reading.
 #[derive(Debug)]
 pub(super) struct Judged {
-    /// To be said.
+    /// To be logged.
     pub(super) changes: Vec<Change>,
     /// There when anything changed.
     pub(super) snapshot: Option<Snapshot>,
-    /// There when the reading was none.
+    /// There when the reading failed.
     pub(super) failure: Option<Failure>,
 }
 
-/// A pod that counts.
+/// A pod that is held: it runs.
 #[derive(Debug, Clone)]
 pub(super) struct Held {
     /// The pod.
     pub(super) pod: Arc<Pod>,
     /// Its manifest as JSON, for the disk.
     pub(super) manifest: Arc<str>,
+    /// The key that signed the contents in which it came.
+    pub(super) signer: Option<Arc<str>>,
 }
 
 /// What is known of the URL.
@@ -80,9 +93,9 @@ pub(super) struct Judge {
     verdicts: Vec<Verdict>,
     /// All that the URL holds is accounted for in `held`.
     complete: bool,
-    /// What was last said of it.
+    /// The reason that was last reported.
     failed: Option<String>,
-    spoken: bool,
+    reported: bool,
 }
 
 impl Judge {
@@ -98,25 +111,26 @@ impl Judge {
             outcome: Outcome::Accepted { pod: pod.clone(), warnings: Vec::new() },
         };
         let verdicts = held.keys().enumerate().map(verdict).collect();
-        Self { url, held, verdicts, complete: false, failed: None, spoken: false }
+        Self { url, held, verdicts, complete: false, failed: None, reported: false }
     }
 
-    /// The pods that count.
+    /// The pods that are held.
     pub(super) fn held(&self) -> impl Iterator<Item = &Held> + Clone {
         self.held.values()
     }
 
     /// Takes in a reading.
     pub(super) fn apply(&mut self, reading: Reading) -> Judged {
-        let items = match reading {
+        let (mut items, signer) = match reading {
             Reading::Failed(failure) => return self.fail(failure),
             Reading::Same => return self.succeed(Vec::new()),
-            Reading::Items(items) => items,
+            Reading::Items { items, signer } => (items, signer),
         };
-        if let Some(reason) = too_many(&items).or_else(|| stranger(&items)) {
+        items.iter_mut().for_each(correct);
+        if let Some(reason) = too_many(&items).or_else(|| nothing_known(&items)) {
             return self.fail(Failure { reason, cause: Cause::Other });
         }
-        let settled = settle(&self.url, &self.held, items);
+        let settled = settle(&self.url, &self.held, items, signer.map(Arc::from));
         let mut changes = Vec::new();
         for name in self.held.keys().filter(|name| !settled.held.contains_key(*name)) {
             changes.push(Change::Removed(name.clone()));
@@ -131,14 +145,15 @@ impl Judge {
                 changes.push(Change::Verdict(verdict.clone()));
             }
         }
-        // Also what is said no more must leave the view.
+        // A verdict that is gone must leave the view as well.
         let changed = self.verdicts != settled.verdicts || self.complete != settled.complete;
         Settled { held: self.held, verdicts: self.verdicts, complete: self.complete } = settled;
-        self.spoken &= !changed;
+        self.reported &= !changed;
         self.succeed(changes)
     }
 
     fn fail(&mut self, failure: Failure) -> Judged {
+        let failure = Failure { reason: one_line(&failure.reason, MAX_REASON), ..failure };
         let new = self.failed.as_ref() != Some(&failure.reason);
         let changes = if new { vec![Change::Failed(failure.reason.clone())] } else { Vec::new() };
         self.failed = Some(failure.reason.clone());
@@ -150,8 +165,8 @@ impl Judge {
         if self.failed.take().is_some() {
             changes.push(Change::Recovered);
         }
-        let changed = !self.spoken || !changes.is_empty();
-        self.spoken = true;
+        let changed = !self.reported || !changes.is_empty();
+        self.reported = true;
         let snapshot = changed.then(|| self.snapshot());
         Judged { changes, snapshot, failure: None }
     }
@@ -174,13 +189,26 @@ impl Judge {
     }
 }
 
+/// Corrects an item: a name that no pod can have counts as unknown, and a pod that could not be read again from the disk
+/// is refused.
+fn correct(item: &mut Item) {
+    match &item.decoded {
+        Err(_) => item.name = item.name.take().filter(is_valid_name),
+        Ok(_) if can_be_kept(&item.manifest.to_string()) => {}
+        Ok(_) => {
+            let reason = "nested too deeply to be kept for a start without the server";
+            item.decoded = Err(Finding::whole(reason).into());
+        }
+    }
+}
+
 fn too_many(items: &[Item]) -> Option<String> {
     let count = items.len();
     (count > MOST_ITEMS).then(|| format!("holds {count} pods, more than {MOST_ITEMS}"))
 }
 
-/// Why none of this was put there for us, if so: a page of a proxy, an object of another kind.
-fn stranger(items: &[Item]) -> Option<String> {
+/// The reason if nothing in the contents is a pod: a page of a proxy, an object of another kind.
+fn nothing_known(items: &[Item]) -> Option<String> {
     let refusal = items.first()?.decoded.as_ref().err()?;
     items.iter().all(|item| item.name.is_none()).then(|| refusal.to_string())
 }
@@ -191,9 +219,9 @@ struct Settled {
     complete: bool,
 }
 
-/// When a pod may claim its name and its UID: nobody takes those of one that is held.
+/// The order in which pods claim their names and UIDs: those of a held pod are not taken from it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Round {
+enum ClaimOrder {
     /// It has both; or it is a last good version, and the contents hold no other.
     Incumbent,
     /// It has the name.
@@ -204,22 +232,28 @@ enum Round {
     Newcomer,
 }
 
-/// Who claims.
+/// What claims a name and a UID.
 enum Claimant<'a> {
     /// A part of the contents, by its index.
     Item(usize, &'a Pod),
     LastGood(&'a Held),
 }
 
-/// Who counts, after contents that hold these.
-fn settle(url: &str, before: &BTreeMap<PodName, Held>, items: Vec<Item>) -> Settled {
+/// The pods to hold, and the verdicts, after contents with these items.
+fn settle(
+    url: &str,
+    before: &BTreeMap<PodName, Held>,
+    items: Vec<Item>,
+    signer: Option<Arc<str>>,
+) -> Settled {
     // A part that cannot be told by name may be any of those that seem to be gone.
     let nameless = items.iter().any(|item| item.name.is_none());
     let names: BTreeSet<PodName> = items.iter().filter_map(|item| item.name.clone()).collect();
     let mut owners = Owners::default();
-    let mut clashes = BTreeMap::new();
+    let mut clashes = behind_bad_ones(url, &items);
     let mut held = BTreeMap::new();
-    for claimant in claimants(before, &items, |name| nameless || names.contains(name)) {
+    let is_behind: BTreeSet<usize> = clashes.keys().copied().collect();
+    for claimant in claimants(before, &items, &is_behind, |name| nameless || names.contains(name)) {
         match claimant {
             Claimant::Item(index, pod) => {
                 if let Err(refusal) = owners.claim(pod, || shown(url, items[index].path)) {
@@ -237,7 +271,9 @@ fn settle(url: &str, before: &BTreeMap<PodName, Held>, items: Vec<Item>) -> Sett
     let mut verdicts = Vec::new();
     for (index, item) in items.into_iter().enumerate() {
         let outcome = match (item.decoded, clashes.remove(&index)) {
-            (Ok(decoded), None) => accept(&mut held, before, decoded, &item.manifest.to_string()),
+            (Ok(decoded), None) => {
+                accept(&mut held, before, decoded, &item.manifest.to_string(), signer.clone())
+            }
             (Ok(decoded), Some(refusal)) => Outcome::Refused(refusal.with_warnings(decoded.warnings)),
             (Err(refusal), _) => Outcome::Refused(refusal),
         };
@@ -253,27 +289,46 @@ fn settle(url: &str, before: &BTreeMap<PodName, Held>, items: Vec<Item>) -> Sett
     Settled { held, verdicts, complete }
 }
 
-/// All who claim, in their order; `is_there` tells which names the contents hold, or may hold.
+/// Pods whose name an earlier item has that is refused, by their index: the name is that item's, and its last good version
+/// runs on.
+fn behind_bad_ones(url: &str, items: &[Item]) -> BTreeMap<usize, Refusal> {
+    let mut first: BTreeMap<&PodName, &Item> = BTreeMap::new();
+    let mut behind = BTreeMap::new();
+    for (index, item) in items.iter().enumerate() {
+        let Some(name) = &item.name else { continue };
+        let owner = first.entry(name).or_insert(item);
+        if owner.decoded.is_err() && item.decoded.is_ok() {
+            behind.insert(index, clash("metadata.name", &format!("pod {name}"), &shown(url, owner.path)));
+        }
+    }
+    behind
+}
+
+/// All claimants, in their order; `is_there` tells which names the contents hold, or may hold.
 fn claimants<'a>(
     before: &'a BTreeMap<PodName, Held>,
     items: &'a [Item],
+    is_behind: &BTreeSet<usize>,
     is_there: impl Fn(&PodName) -> bool,
 ) -> impl Iterator<Item = Claimant<'a>> {
     let mut good = BTreeSet::new();
     let mut all = Vec::new();
     for (index, item) in items.iter().enumerate() {
         let Ok(Decoded { pod, .. }) = &item.decoded else { continue };
+        if is_behind.contains(&index) {
+            continue;
+        }
         // Of two of one name the first counts, whichever is known.
         let first = good.insert(&pod.name);
         let round = match before.get(&pod.name) {
-            Some(known) if first && known.pod.uid == pod.uid => Round::Incumbent,
-            Some(_) => Round::Changed,
-            None => Round::Newcomer,
+            Some(known) if first && known.pod.uid == pod.uid => ClaimOrder::Incumbent,
+            Some(_) => ClaimOrder::Changed,
+            None => ClaimOrder::Newcomer,
         };
         all.push((round, Claimant::Item(index, pod)));
     }
     for (name, last_good) in before.iter().filter(|(name, _)| is_there(name)) {
-        let round = if good.contains(name) { Round::Returned } else { Round::Incumbent };
+        let round = if good.contains(name) { ClaimOrder::Returned } else { ClaimOrder::Incumbent };
         all.push((round, Claimant::LastGood(last_good)));
     }
     all.sort_by_key(|(round, _)| *round);
@@ -291,13 +346,16 @@ fn accept(
     before: &BTreeMap<PodName, Held>,
     decoded: Decoded,
     manifest: &str,
+    signer: Option<Arc<str>>,
 ) -> Outcome {
     let name = decoded.pod.name.clone();
     let warnings = decoded.warnings;
     // The same instance read again is the pod that is known.
     let known = before.get(&name).filter(|b| b.pod.hash == decoded.pod.hash && b.pod.uid == decoded.pod.uid);
-    let new =
-        known.cloned().unwrap_or_else(|| Held { pod: Arc::new(decoded.pod), manifest: manifest.into() });
+    let new = match known.cloned() {
+        Some(known) => Held { signer, ..known },
+        None => Held { pod: Arc::new(decoded.pod), manifest: manifest.into(), signer },
+    };
     held.insert(name.clone(), new);
     Outcome::Accepted { pod: name, warnings }
 }
@@ -311,19 +369,20 @@ struct Owners {
 
 impl Owners {
     fn claim(&mut self, pod: &Pod, claimant: impl Fn() -> String) -> Result<(), Refusal> {
-        let clash = |field: &str, what: String, owner: &str| {
-            Err(Finding::new(field, format!("{what} is already defined by {owner}")).into())
-        };
         if let Some(owner) = self.names.get(&pod.name) {
-            return clash("metadata.name", format!("pod {}", pod.name), owner);
+            return Err(clash("metadata.name", &format!("pod {}", pod.name), owner));
         }
         if let Some(owner) = self.uids.get(&pod.uid) {
-            return clash("metadata.uid", format!("UID {}", pod.uid), owner);
+            return Err(clash("metadata.uid", &format!("UID {}", pod.uid), owner));
         }
         self.names.insert(pod.name.clone(), claimant());
         self.uids.insert(pod.uid.clone(), claimant());
         Ok(())
     }
+}
+
+fn clash(field: &str, what: &str, owner: &str) -> Refusal {
+    Finding::new(field, format!("{what} is already defined by {owner}")).into()
 }
 
 #[cfg(test)]

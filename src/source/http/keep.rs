@@ -1,10 +1,15 @@
 //! The last good contents on disk, so that a machine that starts without its server starts its pods. Blocking.
 //!
-//! Kept for one URL and one key: another URL does not get these pods, and what was taken without a signature, or with
-//! another one, is not started where this one is asked for.
+//! Kept for one URL, and each pod with the key that signed it: another URL does not get these pods, and what was taken
+//! without a signature, or with another key's, is not started where a key is asked for. The newest serial is kept for
+//! every key that was ever used: a key that returns may not bring older contents back.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tracing::warn;
 
 use super::judge::Held;
@@ -22,19 +27,36 @@ const SERIAL: &str = "serial";
 /// Stands for the URL in the pods' identity: it may move, or its query may hold another token, and no pod restarts.
 const IDENTITY: &str = "url";
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct Pods {
     /// The digest of the URL, which may hold secrets.
     url: String,
+    #[serde(default)]
+    pods: Vec<KeptPod>,
+    /// What agents before 0.2 wrote instead of `pods`: one key for all.
+    #[serde(default, skip_serializing)]
     key: Option<String>,
-    /// The manifests, each as JSON.
+    #[serde(default, skip_serializing)]
     manifests: Vec<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Serial {
-    key: String,
-    newest: Newest,
+struct KeptPod {
+    /// Who signed the contents in which it came.
+    key: Option<String>,
+    /// As JSON.
+    manifest: String,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Serials {
+    #[serde(default)]
+    keys: BTreeMap<String, Newest>,
+    /// What agents before 0.2 wrote instead of `keys`.
+    #[serde(default, skip_serializing)]
+    key: Option<String>,
+    #[serde(default, skip_serializing)]
+    newest: Option<Newest>,
 }
 
 /// What is on disk.
@@ -43,9 +65,9 @@ pub(super) struct Kept {
     store: Store,
     /// The digest of the URL.
     url: String,
-    /// The pods that were last written or read, and who signed them, if this agent knows.
-    pods: Option<(Option<String>, Vec<ConfigHash>)>,
-    newest: Option<(String, Newest)>,
+    /// The pods that were last written or read, each with who signed it, if this agent knows.
+    pods: Option<Vec<(Option<Arc<str>>, ConfigHash)>>,
+    newest: BTreeMap<String, Newest>,
     complained: bool,
 }
 
@@ -62,22 +84,32 @@ impl Kept {
         origin: &Origin<'_>,
         trusted: impl Fn(Option<&str>) -> bool,
     ) -> (Self, Vec<Held>) {
-        let mut kept =
-            Self { store, url: digest(url.as_bytes()), pods: None, newest: None, complained: false };
-        let newest = or_warn(kept.store.read::<Serial>(SERIAL));
-        kept.newest = newest.map(|serial| (serial.key, serial.newest));
-        let pods = or_warn(kept.store.read::<Pods>(PODS));
-        let Some(pods) = pods.filter(|p| p.url == kept.url && trusted(p.key.as_deref())) else {
+        let mut kept = Self {
+            store,
+            url: digest(url.as_bytes()),
+            pods: None,
+            newest: BTreeMap::new(),
+            complained: false,
+        };
+        if let Some(Serials { keys, key, newest }) = or_warn(kept.store.read(SERIAL)) {
+            kept.newest = key.zip(newest).into_iter().chain(keys).collect();
+        }
+        let pods: Option<Pods> = or_warn(kept.store.read(PODS));
+        let Some(Pods { pods, key, manifests, .. }) = pods.filter(|pods| pods.url == kept.url) else {
             return (kept, Vec::new());
         };
-        let held: Vec<Held> = pods.manifests.iter().filter_map(|manifest| revive(manifest, origin)).collect();
-        kept.pods = Some((pods.key, held.iter().map(|held| held.pod.hash.clone()).collect()));
+        let old = manifests.into_iter().map(|manifest| KeptPod { key: key.clone(), manifest });
+        let all: Vec<KeptPod> = old.chain(pods).collect();
+        let trusted = all.iter().filter(|pod| trusted(pod.key.as_deref()));
+        let held: Vec<Held> = trusted.filter_map(|pod| revive(pod, origin)).collect();
+        // What is not taken over is not known to be there.
+        kept.pods = (held.len() == all.len()).then(|| fingerprint(held.iter()));
         (kept, held)
     }
 
     /// The newest version that this key signed and that was taken.
     pub(super) fn newest(&self, key: &PublicKey) -> Option<&Newest> {
-        self.newest.as_ref().filter(|(signer, _)| *signer == key.to_string()).map(|(_, newest)| newest)
+        self.newest.get(&key.to_string())
     }
 
     /// Remembers the newest version, so that no older one is taken; in memory even if the disk is full.
@@ -85,21 +117,23 @@ impl Kept {
         if self.newest(key) == Some(&newest) {
             return;
         }
-        let serial = Serial { key: key.to_string(), newest };
-        let written = self.store.write(SERIAL, &serial, Durability::Power);
-        self.newest = Some((serial.key, serial.newest));
+        self.newest.insert(key.to_string(), newest);
+        let serials = Serials { keys: self.newest.clone(), ..Serials::default() };
+        let written = self.store.write(SERIAL, &serials, Durability::Power);
         self.complain(written);
     }
 
-    /// Writes the pods that count and the key that signed them, if they are not the ones on disk.
-    pub(super) fn keep<'a>(&mut self, held: impl Iterator<Item = &'a Held> + Clone, key: Option<&str>) {
-        let hashes = held.clone().map(|held| held.pod.hash.clone());
-        let now = Some((key.map(str::to_owned), hashes.collect()));
+    /// Writes the pods that count, if they are not the ones on disk.
+    pub(super) fn keep<'a>(&mut self, held: impl Iterator<Item = &'a Held> + Clone) {
+        let now = Some(fingerprint(held.clone()));
         if self.pods == now {
             return;
         }
-        let manifests = held.map(|held| held.manifest.to_string()).collect();
-        let pods = Pods { url: self.url.clone(), key: key.map(str::to_owned), manifests };
+        let pods = held.map(|held| KeptPod {
+            key: held.signer.as_deref().map(str::to_owned),
+            manifest: held.manifest.to_string(),
+        });
+        let pods = Pods { url: self.url.clone(), pods: pods.collect(), ..Pods::default() };
         let written = self.store.write(PODS, &pods, Durability::Power);
         // What could not be written is tried again at the next look.
         self.pods = now.filter(|_| written.is_ok());
@@ -130,16 +164,33 @@ fn or_warn<T>(read: Result<Option<T>, StateError>) -> Option<T> {
     })
 }
 
-fn revive(manifest: &str, origin: &Origin<'_>) -> Option<Held> {
-    let value = serde_json::from_str(manifest).ok();
-    let document = value.map(|value| Document { number: 1, value, duplicate_keys: Vec::new() })?;
-    match decode_document(&document, origin) {
-        Ok(decoded) => Some(Held { pod: decoded.pod.into(), manifest: manifest.into() }),
-        Err(refusal) => {
-            warn!(reason = %refusal, "a pod that was kept of the URL is refused now");
-            None
+/// What tells kept pods from others.
+fn fingerprint<'a>(held: impl Iterator<Item = &'a Held>) -> Vec<(Option<Arc<str>>, ConfigHash)> {
+    held.map(|held| (held.signer.clone(), held.pod.hash.clone())).collect()
+}
+
+/// Whether a manifest can be read again.
+pub(super) fn can_be_kept(manifest: &str) -> bool {
+    serde_json::from_str::<Value>(manifest).is_ok()
+}
+
+fn revive(kept: &KeptPod, origin: &Origin<'_>) -> Option<Held> {
+    let KeptPod { key, manifest } = kept;
+    let refusal = match serde_json::from_str(manifest) {
+        Ok(value) => {
+            let document = Document { number: 1, value, duplicate_keys: Vec::new() };
+            match decode_document(&document, origin) {
+                Ok(decoded) => {
+                    let (pod, signer) = (decoded.pod.into(), key.as_deref().map(Arc::from));
+                    return Some(Held { pod, manifest: manifest.as_str().into(), signer });
+                }
+                Err(refusal) => refusal.to_string(),
+            }
         }
-    }
+        Err(error) => error.to_string(),
+    };
+    warn!(reason = refusal, "a pod that was kept of the URL is refused now");
+    None
 }
 
 #[cfg(test)]
@@ -158,7 +209,15 @@ mod tests {
             "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{containers: [{{name: c, image: i}}]}}}}"
         );
         let item = decode_list(text.as_bytes(), &origin("n", false)).unwrap().remove(0);
-        Held { pod: item.decoded.unwrap().pod.into(), manifest: item.manifest.to_string().into() }
+        Held {
+            pod: item.decoded.unwrap().pod.into(),
+            manifest: item.manifest.to_string().into(),
+            signer: None,
+        }
+    }
+
+    fn signed(name: &str, key: &str) -> Held {
+        Held { signer: Some(key.into()), ..held(name) }
     }
 
     fn load(root: &Path, url: &str, signer: Option<&'static str>) -> (Kept, Vec<ConfigHash>) {
@@ -174,13 +233,16 @@ mod tests {
         assert!(none.is_empty());
         let pods = [held("a"), held("b")];
         let hashes: Vec<_> = pods.iter().map(|held| held.pod.hash.clone()).collect();
-        kept.keep(pods.iter(), None);
+        kept.keep(pods.iter());
         assert_eq!(load(root.path(), "http://a/", None).1, hashes);
         assert_eq!(load(root.path(), "http://b/", None).1, []);
         assert_eq!(load(root.path(), "http://a/", Some("key")).1, []);
-        kept.keep(pods.iter(), Some("key"));
+        kept.keep([signed("a", "key"), signed("b", "key")].iter());
         assert_eq!(load(root.path(), "http://a/", Some("key")).1, hashes);
-        kept.keep([].iter(), Some("key"));
+        // What another key signed is not taken over with the rest.
+        kept.keep([signed("a", "old"), signed("b", "key")].iter());
+        assert_eq!(load(root.path(), "http://a/", Some("key")).1, hashes[1..]);
+        kept.keep([].iter());
         assert_eq!(load(root.path(), "http://a/", Some("key")).1, []);
     }
 
@@ -191,14 +253,14 @@ mod tests {
         let inode = || fs::metadata(&file).map(|metadata| metadata.ino()).ok();
         let pods = [held("a")];
         let (mut kept, _) = load(root.path(), "http://a/", None);
-        kept.keep(pods.iter(), None);
+        kept.keep(pods.iter());
         let written = inode();
         assert!(written.is_some());
-        kept.keep(pods.iter(), None);
+        kept.keep(pods.iter());
         let (mut again, _) = load(root.path(), "http://a/", None);
-        again.keep(pods.iter(), None);
+        again.keep(pods.iter());
         assert_eq!(inode(), written);
-        again.keep([].iter(), None);
+        again.keep([].iter());
         assert_ne!(inode(), written);
     }
 
@@ -208,9 +270,9 @@ mod tests {
         fs::write(root.path().join("rkubelet"), "in the way").unwrap();
         let (mut kept, _) = load(root.path(), "http://a/", None);
         let pods = [held("a")];
-        kept.keep(pods.iter(), None);
+        kept.keep(pods.iter());
         fs::remove_file(root.path().join("rkubelet")).unwrap();
-        kept.keep(pods.iter(), None);
+        kept.keep(pods.iter());
         assert_eq!(load(root.path(), "http://a/", None).1.len(), 1);
     }
 
@@ -218,28 +280,47 @@ mod tests {
     fn a_damaged_file_costs_what_it_held() {
         let root = tempfile::tempdir().unwrap();
         let (mut kept, _) = load(root.path(), "http://a/", None);
-        kept.keep([held("a")].iter(), None);
+        kept.keep([held("a")].iter());
         let file = root.path().join("rkubelet/url/pods.json");
         let whole = fs::read_to_string(&file).unwrap();
         fs::write(&file, &whole[..whole.len() / 2]).unwrap();
         assert_eq!(load(root.path(), "http://a/", None).1, []);
         // One pod that is no pod any more is passed over, the others count.
         let mut pods: Pods = serde_json::from_str(&whole).unwrap();
-        pods.manifests.insert(0, "{}".to_owned());
+        pods.pods.insert(0, KeptPod { key: None, manifest: "{}".to_owned() });
         fs::write(&file, serde_json::to_string(&pods).unwrap()).unwrap();
         assert_eq!(load(root.path(), "http://a/", None).1, [held("a").pod.hash.clone()]);
     }
 
     #[test]
-    fn the_newest_serial_is_that_of_its_key() {
+    fn files_of_an_earlier_agent_count() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("rkubelet/url");
+        fs::create_dir_all(&dir).unwrap();
+        let url = digest(b"http://a/");
+        let manifests = [held("a").manifest.to_string()];
+        let pods = serde_json::json!({"url": url, "key": "k", "manifests": manifests});
+        fs::write(dir.join("pods.json"), pods.to_string()).unwrap();
+        let key = PublicKey::parse(KEY).unwrap();
+        let serial = serde_json::json!({"key": key.to_string(), "newest": {"serial": 7, "sha256": "x"}});
+        fs::write(dir.join("serial.json"), serial.to_string()).unwrap();
+        let (kept, hashes) = load(root.path(), "http://a/", Some("k"));
+        assert_eq!(hashes, [held("a").pod.hash.clone()]);
+        assert_eq!(kept.newest(&key).map(|newest| newest.serial), Some(7));
+    }
+
+    #[test]
+    fn the_newest_serial_is_kept_for_each_key() {
         let root = tempfile::tempdir().unwrap();
         let key = PublicKey::parse(KEY).unwrap();
-        let newest = Newest { serial: 7, sha256: "x".to_owned() };
-        load(root.path(), "http://a/", None).0.keep_newest(&key, newest.clone());
+        let other = PublicKey::parse(include_str!("../../../tests/fixtures/minisign/other.pub")).unwrap();
+        let newest = |serial| Newest { serial, sha256: "x".to_owned() };
+        let (mut kept, _) = load(root.path(), "http://a/", None);
+        kept.keep_newest(&key, newest(12));
+        assert_eq!(kept.newest(&other), None);
+        kept.keep_newest(&other, newest(1));
         // Whatever the URL: the key is what signs.
         let (kept, _) = load(root.path(), "http://b/", None);
-        assert_eq!(kept.newest(&key), Some(&newest));
-        let other = PublicKey::parse(include_str!("../../../tests/fixtures/minisign/other.pub")).unwrap();
-        assert_eq!(kept.newest(&other), None);
+        assert_eq!((kept.newest(&key), kept.newest(&other)), (Some(&newest(12)), Some(&newest(1))));
     }
 }

@@ -1,4 +1,4 @@
-//! Tells when the machine's links, addresses or routes change: what could not be reached may be reachable now.
+//! Waits for changes of the machine's links, addresses or routes: a server may be reachable after one.
 //!
 //! Open only while requests fail, so that it costs nothing at other times.
 

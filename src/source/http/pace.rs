@@ -1,4 +1,4 @@
-//! When to ask again. Pure: chance is a parameter.
+//! When to poll next. Pure: the random number is a parameter.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::time::backoff::Backoff;
 const FIRST: Duration = Duration::from_secs(1);
 /// A server that fails is asked at least this often, unless the period is longer.
 const SLOWEST: Duration = Duration::from_secs(60);
-/// Where the clock may be at fault: it can be set at any moment, and nobody says so.
+/// The longest delay where the clock may be wrong: it can be set at any moment, without notice.
 const CLOCK: Duration = Duration::from_secs(10);
 
 /// What to wait for before the next request.

@@ -1,6 +1,8 @@
-//! What an answer of the server comes to, before anybody looks into the pods. Pure.
+//! Whether an answer of the server holds contents. Pure.
 //!
 //! Invariant: only a whole answer that says OK is contents; whatever else comes changes nothing.
+
+use std::time::Duration;
 
 use hyper::header::{
     CONTENT_ENCODING, DATE, ETAG, HeaderMap, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
@@ -8,35 +10,49 @@ use hyper::header::{
 use jiff::fmt::rfc2822::DateTimeParser;
 
 use crate::http::encoding::{EncodingError, unpack};
-use crate::http::{BodyEnd, Response};
+use crate::http::{BodyEnd, Response, Url};
 
-/// What the server may tell us by instead of sending the same again.
+/// How long a server is believed that nothing changed since a date. Who puts older contents back, with their older date,
+/// is answered "not modified" for ever.
+const MAX_AGE_BY_DATE: Duration = Duration::from_secs(5 * 60);
+
+/// What a server can compare instead of sending the same contents again. They belong to the URL that sent the contents,
+/// which may be another than the one that was asked for first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Validators {
+    url: Option<Url>,
     etag: Option<HeaderValue>,
     last_modified: Option<HeaderValue>,
 }
 
 impl Validators {
-    fn of(headers: &HeaderMap) -> Self {
+    fn of(response: &Response) -> Self {
+        let headers = &response.headers;
         let etag = headers.get(ETAG).cloned();
         let tells = etag.is_some() || is_over(headers);
-        Self { etag, last_modified: headers.get(LAST_MODIFIED).filter(|_| tells).cloned() }
+        let last_modified = headers.get(LAST_MODIFIED).filter(|_| tells).cloned();
+        Self { url: Some(response.url.clone()), etag, last_modified }
     }
 
-    /// These, if `key` is what vouched for the contents; none otherwise: another key must have signed them anew.
-    pub(super) fn vouched(&self, signer: Option<&str>, key: Option<&str>) -> Self {
-        if signer == key { self.clone() } else { Self::default() }
+    /// These, if they can be relied on; none otherwise, and the contents are asked for as a whole: when another key than
+    /// the one that signed them must sign them anew, and when a date alone was relied on for so long (`age`).
+    pub(super) fn usable(&self, signer: Option<&str>, key: Option<&str>, age: Duration) -> Self {
+        let is_fresh = self.etag.is_some() || age < MAX_AGE_BY_DATE;
+        if signer == key && is_fresh { self.clone() } else { Self::default() }
     }
 
-    /// The headers that ask for what changed.
-    pub(super) fn headers(&self) -> HeaderMap {
+    /// The headers that ask for what changed, and whom they are for.
+    pub(super) fn headers(&self) -> Option<(Url, HeaderMap)> {
         let pairs = [(IF_NONE_MATCH, &self.etag), (IF_MODIFIED_SINCE, &self.last_modified)];
-        pairs.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))).collect()
+        let headers: HeaderMap =
+            pairs.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))).collect();
+        let url = self.url.clone().filter(|_| !headers.is_empty())?;
+        Some((url, headers))
     }
 
-    fn is_empty(&self) -> bool {
-        self.etag.is_none() && self.last_modified.is_none()
+    /// They were sent to this URL.
+    fn were_sent_to(&self, url: &Url) -> bool {
+        self.headers().is_some_and(|(own, _)| own == *url)
     }
 }
 
@@ -54,7 +70,7 @@ pub(super) enum Contents {
     },
 }
 
-/// An answer that is no contents.
+/// An answer that holds no contents.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AnswerError {
     /// The server says something else than OK.
@@ -66,7 +82,7 @@ pub(super) enum AnswerError {
     /// Nothing at all.
     #[error("the body is empty; no pods are written as an empty list")]
     Empty,
-    /// Nobody can tell whether this is all.
+    /// It cannot be told whether this is all.
     #[error("the server does not say where the body ends, so that it may be cut short")]
     Unframed,
     /// It cannot be unpacked.
@@ -74,10 +90,10 @@ pub(super) enum AnswerError {
     Encoding(#[from] EncodingError),
 }
 
-/// What an answer comes to that was asked for with `asked`.
+/// The contents of an answer to a request with the validators `asked`.
 pub(super) fn read(response: Response, asked: &Validators, limit: usize) -> Result<Contents, AnswerError> {
     match response.status {
-        304 if !asked.is_empty() => return Ok(Contents::Same),
+        304 if asked.were_sent_to(&response.url) => return Ok(Contents::Same),
         200 => {}
         status => return Err(AnswerError::Status { status }),
     }
@@ -85,12 +101,13 @@ pub(super) fn read(response: Response, asked: &Validators, limit: usize) -> Resu
     if response.end != BodyEnd::Told {
         return Err(AnswerError::Unframed);
     }
+    let validators = Validators::of(&response);
     let encoding = response.headers.get(CONTENT_ENCODING).map(|value| value.to_str().unwrap_or("?"));
     let bytes = unpack(encoding, response.body, limit)?;
     if bytes.is_empty() {
         return Err(AnswerError::Empty);
     }
-    Ok(Contents::Body { bytes, validators: Validators::of(&response.headers) })
+    Ok(Contents::Body { bytes, validators })
 }
 
 /// The second of the last change was over when the server answered: what changes later has another (RFC 9110, 8.8.2.2).
@@ -110,17 +127,31 @@ mod tests {
         let pair = |(name, value): &(&'static str, &'static str)| {
             (hyper::header::HeaderName::from_static(name), HeaderValue::from_static(value))
         };
-        Response { status, headers: headers.iter().map(pair).collect(), body: body.into(), end }
+        let url = URL.parse().unwrap();
+        Response { status, headers: headers.iter().map(pair).collect(), body: body.into(), end, url }
+    }
+
+    const URL: &str = "http://h/pods";
+
+    fn tagged(url: &str) -> Validators {
+        let etag = Some(HeaderValue::from_static("\"1\""));
+        Validators { url: Some(url.parse().unwrap()), etag, last_modified: None }
     }
 
     #[test]
     fn only_a_whole_answer_is_contents() {
         let told = BodyEnd::Told;
-        let held = Validators { etag: Some(HeaderValue::from_static("\"1\"")), last_modified: None };
+        let (held, elsewhere) = (tagged(URL), tagged("http://h/other"));
         let none = Validators::default();
         let cases = [
             ("contents", answer(200, &[], "a", told), &none, Ok("a")),
             ("the same", answer(304, &[], "", told), &held, Ok("same")),
+            (
+                "the same as something else",
+                answer(304, &[], "", told),
+                &elsewhere,
+                Err("the server answers with status 304"),
+            ),
             (
                 "the same as nothing",
                 answer(304, &[], "", told),
@@ -185,21 +216,31 @@ mod tests {
         let Ok(Contents::Body { validators, .. }) = read(response, &Validators::default(), 10) else {
             panic!()
         };
-        let headers = validators.headers();
+        let (url, headers) = validators.headers().unwrap();
+        assert_eq!(url.to_string(), URL);
         assert_eq!(
             (&headers["if-none-match"], &headers["if-modified-since"]),
             (&HeaderValue::from_static("\"x\""), &HeaderValue::from_static("yesterday"))
         );
-        assert!(Validators::default().headers().is_empty());
+        assert_eq!(Validators::default().headers(), None);
     }
 
     #[test]
-    fn another_key_wants_to_see_all() {
-        let held = Validators { etag: Some(HeaderValue::from_static("\"1\"")), last_modified: None };
-        let cases =
-            [(None, None, 1), (Some("a"), Some("a"), 1), (Some("a"), Some("b"), 0), (None, Some("a"), 0)];
-        for (signer, key, expect) in cases {
-            assert_eq!(held.vouched(signer, key).headers().len(), expect, "{signer:?} {key:?}");
+    fn validators_are_relied_on_for_their_key_and_a_date_for_a_while() {
+        let dated =
+            Validators { etag: None, last_modified: Some(HeaderValue::from_static("x")), ..tagged(URL) };
+        let (soon, late) = (MAX_AGE_BY_DATE - Duration::from_secs(1), MAX_AGE_BY_DATE);
+        let cases = [
+            ("no key", tagged(URL), None, None, soon, true),
+            ("the same key", tagged(URL), Some("a"), Some("a"), soon, true),
+            ("another key", tagged(URL), Some("a"), Some("b"), soon, false),
+            ("a key for what was not signed", tagged(URL), None, Some("a"), soon, false),
+            ("a tag, for ever", tagged(URL), None, None, late, true),
+            ("a date", dated.clone(), None, None, soon, true),
+            ("a date, for too long", dated, None, None, late, false),
+        ];
+        for (name, validators, signer, key, age, expect) in cases {
+            assert_eq!(validators.usable(signer, key, age).headers().is_some(), expect, "{name}");
         }
     }
 
@@ -222,7 +263,9 @@ mod tests {
             let Ok(Contents::Body { validators, .. }) = read(response, &Validators::default(), 10) else {
                 panic!("{name}")
             };
-            assert_eq!(validators.headers().contains_key(IF_MODIFIED_SINCE), expect, "{name}");
+            let asked =
+                validators.headers().is_some_and(|(_, headers)| headers.contains_key(IF_MODIFIED_SINCE));
+            assert_eq!(asked, expect, "{name}");
         }
     }
 }

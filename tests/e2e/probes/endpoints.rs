@@ -65,7 +65,7 @@ fn hostile_endpoints_end_at_their_deadline_and_cost_no_memory() {
         ("header", "HTTP", 8080, "/header", "Failure", "no whole answer"),
         ("early", "HTTP", 8080, "/early", "Failure", "no whole answer"),
         ("drip", "HTTP", 8080, "/drip", "Failure", "no whole answer within 1s"),
-        ("loop", "HTTP", 8080, "/loop", "Failure", "redirected in vain"),
+        ("loop", "HTTP", 8080, "/loop", "Failure", "a redirect is not followed"),
         ("closed", "HTTP", 9, "/", "Failure", ""),
         ("stranger", "HTTPS", 8443, "/well", "Success", "hello"),
         ("packed-trickle", "HTTPS", 8443, "/trickle", "Failure", "no whole answer within 1s"),

@@ -27,7 +27,7 @@ fn items(text: &str) -> Reading {
         let name = name.map(|name| PodName::new("default", name));
         Item { path, name, manifest: json!({"is": word}), decoded }
     });
-    Reading::Items(items.collect())
+    Reading::Items { items: items.collect(), signer: None }
 }
 
 fn failed(reason: &str) -> Reading {
@@ -43,6 +43,7 @@ fn judge(kept: &[(&str, &str)]) -> Judge {
     let kept = kept.iter().map(|(name, hash)| Held {
         pod: Arc::new(Pod { source: Source::Http, uid: PodUid(format!("{name}-{hash}")), ..pod(name, hash) }),
         manifest: "{}".into(),
+        signer: None,
     });
     Judge::new("http://h/".to_owned(), kept)
 }
@@ -96,8 +97,11 @@ fn of_two_pods_of_one_name_the_first_stays() {
         judge(&[]),
         vec![
             ("two of a name", items("a 1, a 2"), Some(("a@1", true))),
-            ("the first is bad: the second has the name", items("a!, a 2"), Some(("a@2", true))),
-            ("the name is left to the first", items("a 1, a 2"), Some(("a@1", true))),
+            ("the first is bad: its last good stays", items("a!, a 2"), Some(("a@1", true))),
+            ("the first is good again", items("a 3, a 2"), Some(("a@3", true))),
+            ("the first is gone", items("a 2"), Some(("a@2", true))),
+            ("a first one that was never good", items("b!, a 2, b 1"), Some(("a@2", false))),
+            ("is gone", items("a 2, b 1"), Some(("a@2 b@1", true))),
             ("one UID, two pods", items("x 1 same, y 1 same"), Some(("x@1", false))),
         ],
     );
@@ -118,6 +122,51 @@ fn of_two_pods_of_one_name_the_first_stays() {
         outcome(&judged, 2),
         "http://h/ 1 Some(1): metadata.uid: UID same is already defined by http://h/ items[0]"
     );
+}
+
+#[test]
+fn a_name_that_cannot_be_is_no_evidence() {
+    run(
+        judge(&[]),
+        vec![
+            ("two pods", items("a 1, b 1"), Some(("a@1 b@1", true))),
+            ("a capital letter: nobody goes", items("A!, b 2"), Some(("a@1 b@2", false))),
+            ("mended", items("b 2"), Some(("b@2", true))),
+        ],
+    );
+}
+
+#[test]
+fn what_could_not_be_kept_is_not_accepted() {
+    let nested = |levels: usize| {
+        let deep = (0..levels).fold(json!(1), |inner, _| json!([inner]));
+        let Reading::Items { mut items, signer } = items("a 1") else { panic!("items") };
+        items[0].manifest = deep;
+        Reading::Items { items, signer }
+    };
+    run(judge(&[]), vec![("as deep as can be read", nested(127), Some(("a@1", true)))]);
+    run(judge(&[]), vec![("deeper", nested(128), Some(("", false)))]);
+}
+
+#[test]
+fn a_long_reason_is_cut() {
+    let mut judge = judge(&[]);
+    let judged = judge.apply(failed(&"x".repeat(9 << 20)));
+    let Change::Failed(reason) = &judged.changes[0] else { panic!("{:?}", judged.changes.len()) };
+    assert!(reason.len() < 3000 && reason.contains(" bytes)..."), "{} bytes", reason.len());
+}
+
+#[test]
+fn each_pod_has_the_key_that_signed_it() {
+    let signed = |text: &str, key: &str| match items(text) {
+        Reading::Items { items, .. } => Reading::Items { items, signer: Some(key.to_owned()) },
+        reading => reading,
+    };
+    let mut judge = judge(&[]);
+    judge.apply(signed("a 1, b 1", "k1"));
+    judge.apply(signed("a!, b 1", "k2"));
+    let signers: Vec<_> = judge.held().map(|held| held.signer.as_deref()).collect();
+    assert_eq!(signers, [Some("k1"), Some("k2")], "a bad one's last good version is not the new key's");
 }
 
 #[test]

@@ -6,15 +6,15 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::*;
-use crate::http::spawn_tokio_thread;
 use crate::http::tests::accept_tls;
+use crate::http::{LookupOwner, spawn_tokio_thread};
 use crate::pod::hook::HttpGet;
 use crate::runtime::handlers::http_get::request;
 
 fn ask_for(scheme: Scheme, host: &str, port: u16) -> Result<Answered, HttpError> {
     let headers = vec![("Authorization".to_owned(), "secret".to_owned())];
     let get = HttpGet { scheme, host: None, port, path: "stop?a=b c".into(), headers };
-    let request = request(&get, host, USER_AGENT, Duration::from_secs(20)).unwrap();
+    let request = request(&get, host, USER_AGENT, Duration::from_secs(20), LookupOwner::Source).unwrap();
     smol::block_on(ask(&Client::new(spawn_tokio_thread().unwrap()), &request))
 }
 
