@@ -96,7 +96,7 @@ mod tests {
             dirs.log_link(&name, "web", &ContainerId::from("ID")),
             Path::new("/var/log/containers/simple-node1_default_web-ID.log")
         );
-        let long = dirs.log_link(&PodName::new("default", &"n".repeat(250)), "web", &ContainerId::from("ID"));
+        let long = dirs.log_link(&PodName::new("default", "n".repeat(250)), "web", &ContainerId::from("ID"));
         assert_eq!(long.file_name().unwrap().len(), 255, "{long:?}");
         assert!(long.to_str().unwrap().ends_with("n_.log"), "{long:?}");
         assert_eq!(

@@ -92,7 +92,7 @@ impl DiskCheckpoints {
             });
             let mut pod = PodName::new(namespace, name);
             let remembered = kept.map(|CheckpointFile { boot, pod: named, checkpoint }| {
-                named.into_iter().for_each(|(namespace, name)| pod = PodName::new(&namespace, &name));
+                named.into_iter().for_each(|(namespace, name)| pod = PodName::new(namespace, name));
                 let age = if boot == self.boot && !boot.is_empty() { Age::ThisBoot } else { Age::Earlier };
                 Remembered { checkpoint, age }
             });
@@ -180,8 +180,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let checkpoints =
             DiskCheckpoints::new(root.path(), Dirs::new(root.path().into(), root.path().into()));
-        let names =
-            ["a", "b"].map(|last| PodName::new(&"n".repeat(63), &format!("{}{last}", "p".repeat(252))));
+        let names = ["a", "b"].map(|last| PodName::new("n".repeat(63), format!("{}{last}", "p".repeat(252))));
         let mut checkpoint = Checkpoint::default();
         checkpoint.note(&pod("p", "u"), Life::Completed, Default::default());
         for name in &names {

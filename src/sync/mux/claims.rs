@@ -48,12 +48,19 @@ impl Claim {
     }
 
     /// What is looked up before [`Claim::excludes`] is asked.
-    fn key(&self) -> (Option<&str>, i32) {
+    fn key(&self) -> ClaimKey {
         match self {
-            Self::Uid(uid) => (Some(uid), 0),
-            Self::HostPort { port, .. } => (None, *port),
+            Self::Uid(uid) => ClaimKey::Uid(uid.clone()),
+            Self::HostPort { port, .. } => ClaimKey::Port(*port),
         }
     }
+}
+
+/// Claims with different keys do not exclude each other.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum ClaimKey {
+    Uid(String),
+    Port(i32),
 }
 
 /// All that a pod claims.
@@ -99,24 +106,20 @@ pub(super) fn refuse_claimed(wanted: Pods, before: &Pods) -> (Pods, BTreeMap<Pod
 
 /// Who has what.
 #[derive(Debug, Default)]
-struct Claimed(BTreeMap<(Option<String>, i32), Vec<(Claim, PodName)>>);
+struct Claimed(BTreeMap<ClaimKey, Vec<(Claim, PodName)>>);
 
 impl Claimed {
     /// Notes all that a pod claims, or nothing of it.
     fn add(&mut self, pod: &Pod) -> Result<(), Finding> {
         let all = claims(pod);
-        let key = |claim: &Claim| {
-            let (uid, port) = claim.key();
-            (uid.map(str::to_owned), port)
-        };
         for claim in &all {
-            let others = self.0.get(&key(claim)).into_iter().flatten();
+            let others = self.0.get(&claim.key()).into_iter().flatten();
             if let Some((_, owner)) = others.into_iter().find(|(other, _)| claim.excludes(other)) {
                 return Err(claim.finding(owner));
             }
         }
         for claim in all {
-            self.0.entry(key(&claim)).or_default().push((claim, pod.name.clone()));
+            self.0.entry(claim.key()).or_default().push((claim, pod.name.clone()));
         }
         Ok(())
     }
