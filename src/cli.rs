@@ -3,6 +3,7 @@
 //! kubelet takes flags only, so a first argument that is a command's name cannot be meant for it.
 
 mod check;
+mod log;
 mod process;
 
 use std::ffi::{OsStr, OsString};

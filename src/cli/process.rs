@@ -2,12 +2,9 @@
 
 use std::process::ExitCode;
 
-use tracing::{Level, error, warn};
-use tracing_subscriber::filter::Targets;
-use tracing_subscriber::fmt::layer;
-use tracing_subscriber::layer::SubscriberExt as _;
-use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing::{error, warn};
 
+use super::log::start_logging;
 use super::{Command, USAGE};
 use crate::agent;
 use crate::config::{self, Invocation};
@@ -43,20 +40,6 @@ pub fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// klog's levels: 4 and more is for developers.
-fn start_logging(verbosity: u32) {
-    let level = match verbosity {
-        0..=3 => Level::INFO,
-        4..=5 => Level::DEBUG,
-        _ => Level::TRACE,
-    };
-    // A log that cannot be written (a full disk, a closed pipe) must not stop the agent.
-    let lines = layer().with_writer(std::io::stderr).with_target(false).log_internal_errors(false);
-    // Our lines at the configured level; of libraries only warnings and errors.
-    let ours = Targets::new().with_default(Level::WARN).with_target("rkubelet", level);
-    tracing_subscriber::registry().with(lines).with(ours).init();
 }
 
 /// A panic ends the agent at once, also in a task that nobody awaits: the supervisor restarts it, and pods run on.
