@@ -14,7 +14,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::pod::observed::Observed;
+use super::Step;
+use crate::pod::observed::{Container, Observed};
 use crate::pod::state::{Failed, PodState};
 use crate::pod::{ConfigHash, ContainerId, Pod, PodUid, SandboxId, Source};
 
@@ -132,7 +133,12 @@ impl Checkpoint {
     /// Forgets the ends that are finished.
     pub(crate) fn forget_gone(&mut self, observed: &Observed) {
         self.terminating_sandboxes.retain(|id| observed.sandboxes.iter().any(|sandbox| sandbox.id == *id));
-        self.killed_containers.retain(|id| observed.containers.iter().any(|container| container.id == *id));
+        // Once a container has a successor, nothing depends on how it ended.
+        let all = &observed.containers;
+        let has_successor = |c: &Container| {
+            all.iter().any(|other| other.uid == c.uid && other.name == c.name && other.attempt > c.attempt)
+        };
+        self.killed_containers.retain(|id| all.iter().any(|c| c.id == *id && !has_successor(c)));
     }
 
     /// Remembers where the wanted instance is, and its state. What has completed stays so.
@@ -173,23 +179,40 @@ impl Checkpoint {
         self.instance.is_none() && self.terminating_sandboxes.is_empty() && self.killed_containers.is_empty()
     }
 
-    /// How this must be kept when `kept` was kept last; none if it need not be.
-    pub(crate) fn durability(&self, kept: &Checkpoint) -> Option<Durability> {
-        let life = |checkpoint: &Checkpoint| checkpoint.instance.as_ref().map(|instance| instance.life);
-        let other_ends = self.terminating_sandboxes != kept.terminating_sandboxes
-            || self.killed_containers != kept.killed_containers;
-        if other_ends || life(self) != life(kept) && life(self) == Some(Life::Completed) {
-            return Some(Durability::Power);
+    /// How this must be written when `written` was written last; none if it need not be.
+    ///
+    /// A file that holds a fact which only it knows is never replaced by one that a power cut may tear.
+    pub(crate) fn durability(&self, written: &Checkpoint) -> Option<Durability> {
+        let ends = !self.terminating_sandboxes.is_empty();
+        if self == written || ends && self.has_facts_of(written) {
+            // The state of what ends is not shown after a restart of the agent: what is on disk suffices.
+            return None;
         }
-        (self != kept).then_some(Durability::Process)
+        let completed = self.instance.as_ref().is_some_and(|instance| instance.life == Life::Completed);
+        let holds_facts = ends || completed || !self.killed_containers.is_empty();
+        Some(if holds_facts { Durability::Power } else { Durability::Process })
     }
 
-    /// It is early enough to keep this when the pod has come to rest: of an instance that is only being made, all that
-    /// there is to know can be asked of the runtime.
-    pub(crate) fn may_wait(&self, kept: &Checkpoint) -> bool {
-        let which = |checkpoint: &Checkpoint| {
-            checkpoint.instance.as_ref().map(|last| (last.uid.clone(), last.hash.clone()))
-        };
-        which(self) != which(kept) && self.durability(kept) != Some(Durability::Power)
+    /// It is early enough to write this after these steps: all that is new in it can be asked of the runtime, and no step
+    /// removes anything there.
+    pub(crate) fn may_wait(&self, written: &Checkpoint, steps: &[Step]) -> bool {
+        let creates = |step: &Step| matches!(step, Step::CreateSandbox { .. } | Step::StartContainer(_));
+        !steps.is_empty()
+            && (self.has_facts_of(written) && steps.iter().all(creates)
+                || self.durability(written) == Some(Durability::Process)
+                    && self.instance_id() != written.instance_id())
+    }
+
+    /// Both hold the same facts that nobody else knows.
+    fn has_facts_of(&self, other: &Checkpoint) -> bool {
+        let life = |checkpoint: &Checkpoint| checkpoint.instance.as_ref().map(|instance| instance.life);
+        self.terminating_sandboxes == other.terminating_sandboxes
+            && self.killed_containers == other.killed_containers
+            && self.instance_id() == other.instance_id()
+            && life(self) == life(other)
+    }
+
+    fn instance_id(&self) -> Option<(&PodUid, &ConfigHash)> {
+        self.instance.as_ref().map(|instance| (&instance.uid, &instance.hash))
     }
 }

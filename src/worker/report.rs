@@ -81,8 +81,8 @@ impl Worker {
         else {
             return;
         };
-        let goes_on = !plan.steps.is_empty() && self.failures.count == 0;
-        if goes_on && self.checkpoint.current.may_wait(&self.checkpoint.written) {
+        let goes_on = self.failures.count == 0;
+        if goes_on && self.checkpoint.current.may_wait(&self.checkpoint.written, &plan.steps) {
             return;
         }
         match self.context.checkpoints.write(&self.name, &self.checkpoint.current, durability).await {

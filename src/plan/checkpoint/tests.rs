@@ -97,13 +97,33 @@ fn endings_and_completions_outlive_the_power() {
     use Durability::{Power, Process};
     let (open, completed) = (record(Life::Open, &[]), record(Life::Completed, &[]));
     let ready = Checkpoint { instance: None, ..open.clone() };
+    let with_state = |mut of: Checkpoint, phase| {
+        of.instance.iter_mut().for_each(|instance| instance.state = state(phase, &["other"]));
+        of
+    };
+    let ends_pending = with_state(record(Life::Open, &["s"]), Phase::Pending);
+    let ends_running = with_state(record(Life::Open, &["s"]), Phase::Running);
+    let completed_otherwise = with_state(completed.clone(), Phase::Failed);
     let cases = [
         ("nothing new", &open, open.clone(), None),
         ("a first status", &Checkpoint::default(), open.clone(), Some(Process)),
         ("completed", &open, completed.clone(), Some(Power)),
         ("completed from the start", &Checkpoint::default(), completed.clone(), Some(Power)),
         ("an end begun", &open, record(Life::Open, &["s"]), Some(Power)),
-        ("an end finished", &record(Life::Open, &["s"]), open.clone(), Some(Power)),
+        (
+            "an end finished: if that is lost, it is found out again",
+            &record(Life::Open, &["s"]),
+            open.clone(),
+            Some(Process),
+        ),
+        (
+            "one of two ends finished",
+            &record(Life::Open, &["s", "t"]),
+            record(Life::Open, &["s"]),
+            Some(Power),
+        ),
+        ("the state of what ends", &ends_pending, ends_running.clone(), None),
+        ("another state of what completed", &completed, completed_otherwise.clone(), Some(Power)),
         (
             "a sandbox died",
             &open,
@@ -220,13 +240,29 @@ fn what_only_the_record_knows_is_kept_before_anything_is_done() {
         record
     };
     let ending = Checkpoint { terminating_sandboxes: ["s".into()].into(), ..of("u", Phase::Pending) };
-    for (name, kept, now, expect) in [
-        ("an instance that is being made", Checkpoint::default(), of("u", Phase::Pending), true),
-        ("the successor of another", of("v", Phase::Running), of("u", Phase::Pending), true),
-        ("one that is known", of("u", Phase::Pending), of("u", Phase::Running), false),
-        ("an end that was begun", Checkpoint::default(), ending, false),
-        ("one that completed", Checkpoint::default(), record(Life::Completed, &[]), false),
+    let create = Step::CreateSandbox { attempt: 0, images: vec![] };
+    let remove = Step::RemoveSandbox("s".into());
+    for (name, written, now, step, expect) in [
+        ("an instance that is being made", Checkpoint::default(), of("u", Phase::Pending), &create, true),
+        ("the successor of another", of("v", Phase::Running), of("u", Phase::Pending), &remove, true),
+        (
+            "one that is known, and starts again",
+            of("u", Phase::Pending),
+            of("u", Phase::Running),
+            &create,
+            true,
+        ),
+        (
+            "one that is known, and is tidied up",
+            of("u", Phase::Pending),
+            of("u", Phase::Running),
+            &remove,
+            false,
+        ),
+        ("an end that was begun", Checkpoint::default(), ending, &create, false),
+        ("one that completed", Checkpoint::default(), record(Life::Completed, &[]), &create, false),
     ] {
-        assert_eq!(now.may_wait(&kept), expect, "{name}");
+        assert_eq!(now.may_wait(&written, std::slice::from_ref(step)), expect, "{name}");
+        assert!(!now.may_wait(&written, &[]), "{name}: at rest");
     }
 }
