@@ -27,10 +27,11 @@ impl Worker {
             if let Some(message) =
                 stop.why.message(&stop.name).filter(|_| !self.terminations.has_begun(&stop.id))
                 && let Some(instance) = &self.instance
+                && let Some((which, _)) = instance.pod.containers().find(|(_, spec)| spec.name == stop.name)
             {
                 let of = (&self.name, &instance.pod.uid);
                 let events = &self.context.handles.telemetry.events;
-                events.record(EventType::Normal, of, &stop.name, "Killing", &message);
+                events.record(EventType::Normal, of, (which, &stop.name), "Killing", &message);
             }
             self.terminations.note(stop, desired);
             let (runtime, id) = (self.context.runtime.clone(), stop.id.clone());
