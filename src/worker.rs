@@ -248,7 +248,7 @@ impl Worker {
         }
         self.checkpoint.current.terminating_sandboxes.extend(plan.terminating.iter().cloned());
         self.checkpoint.current.killed_containers.extend(plan.killed.iter().cloned());
-        self.report(want, &observed, &plan, &probes, now).await;
+        self.report(want, desired.generation, &observed, &plan, &probes, now).await;
         if let Some(activity) = activity {
             self.checkpoint.current.note_began(|remembered| activity.began(remembered, now, uptime));
         }
