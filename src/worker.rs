@@ -367,7 +367,7 @@ impl Worker {
                 self.stop_containers(stops, desired.generation);
                 Ok(())
             }
-            (Step::StopSandbox(id), _) => runtime.stop_sandbox(id).await,
+            (Step::StopSandbox(id), _) => self.stop_sandbox(id).await,
             (Step::RemoveContainer(container), _) => runtime.remove_container(&self.name, container).await,
             (Step::RemoveInstance(uid), _) => self.release_instance(uid).await,
             (Step::RemoveSandbox(id), _) => runtime.remove_sandbox(id).await,
