@@ -60,10 +60,8 @@ pub(crate) enum AgentError {
 /// # Errors
 /// When it could not begin; once it runs, no fault ends it.
 pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
-    let _locks = [
-        held(lock_root_dir(&config.root_dir))?,
-        held(lock_runtime(&config.runtime_endpoint.to_string(), &config.node_name))?,
-    ];
+    let endpoint = config.runtime_endpoint.to_string();
+    let _locks = [held(lock_root_dir(&config.root_dir))?, held(lock_runtime(&endpoint))?];
     let signals = Signals::new([Signal::Term, Signal::Int]).map_err(AgentError::Signals)?;
     let reactor = spawn_tokio_thread().map_err(AgentError::Thread)?;
     let client = Client::new(reactor.clone());

@@ -248,7 +248,7 @@ impl Worker {
         }
         self.checkpoint.current.terminating_sandboxes.extend(plan.terminating.iter().cloned());
         self.checkpoint.current.killed_containers.extend(plan.killed.iter().cloned());
-        self.report(want, &observed, &plan, &probes, now).await;
+        self.report(want, desired.generation, &observed, &plan, &probes, now).await;
         if let Some(activity) = activity {
             self.checkpoint.current.note_began(|remembered| activity.began(remembered, now, uptime));
         }
@@ -367,7 +367,7 @@ impl Worker {
                 self.stop_containers(stops, desired.generation);
                 Ok(())
             }
-            (Step::StopSandbox(id), _) => runtime.stop_sandbox(id).await,
+            (Step::StopSandbox(id), _) => self.stop_sandbox(id).await,
             (Step::RemoveContainer(container), _) => runtime.remove_container(&self.name, container).await,
             (Step::RemoveInstance(uid), _) => self.release_instance(uid).await,
             (Step::RemoveSandbox(id), _) => runtime.remove_sandbox(id).await,

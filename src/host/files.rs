@@ -49,18 +49,19 @@ pub(crate) fn read_text(path: &Path) -> Result<String, FileError> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Points a link at a container's log.
+/// Points a link at a container's log. Names that were cut may be the same for several logs: the newest has the link.
 pub(crate) fn link_log(link: &Path, log: &Path) -> Result<(), FileError> {
     if let Some(parent) = link.parent() {
         make_dir(parent, 0o755)?;
     }
-    match symlink(log, link) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        done => done.map_err(on("cannot create link", link)),
+    if leads_to(link, log) {
+        return Ok(());
     }
+    remove_file(link)?;
+    symlink(log, link).map_err(on("cannot create link", link))
 }
 
-/// Removes a log with its rotated parts, and its link.
+/// Removes a log with its rotated parts, and its link, unless that leads to a newer log.
 pub(crate) fn remove_log(log: &Path, link: &Path) -> Result<(), FileError> {
     let (Some(dir), Some(name)) = (log.parent(), log.file_name().and_then(|n| n.to_str())) else {
         return Ok(());
@@ -74,7 +75,11 @@ pub(crate) fn remove_log(log: &Path, link: &Path) -> Result<(), FileError> {
             remove_file(&entry.path())?;
         }
     }
-    remove_file(link)
+    if leads_to(link, log) { remove_file(link) } else { Ok(()) }
+}
+
+fn leads_to(link: &Path, log: &Path) -> bool {
+    fs::read_link(link).is_ok_and(|target| target == log)
 }
 
 /// Removes a file; one that is gone is removed.
@@ -171,6 +176,22 @@ mod tests {
         remove_tree(&long).unwrap();
         remove_file(&long).unwrap();
         remove_log(&long.join("0.log"), &long).unwrap();
+    }
+
+    #[test]
+    fn a_link_with_the_name_of_another_leads_to_the_newest_log() {
+        let dir = tempfile::tempdir().unwrap();
+        let (first, second, link) =
+            (dir.path().join("0.log"), dir.path().join("1.log"), dir.path().join("l"));
+        for log in [&first, &second] {
+            fs::write(log, "x").unwrap();
+            link_log(&link, log).unwrap();
+            assert_eq!(fs::read_link(&link).unwrap(), *log);
+        }
+        remove_log(&first, &link).unwrap();
+        assert_eq!(fs::read_link(&link).unwrap(), second, "it is the other's by now");
+        remove_log(&second, &link).unwrap();
+        assert!(fs::symlink_metadata(&link).is_err());
     }
 
     #[test]

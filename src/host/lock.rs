@@ -1,4 +1,4 @@
-//! One agent per root directory, and one per runtime and node name: two would fight over the same pods.
+//! One agent per root directory, and one per runtime: two would fight over the same pods, whatever they call the node.
 //!
 //! A lock is held by the process: it ends with it, however that ends.
 
@@ -54,22 +54,27 @@ pub(crate) fn lock_root_dir(root_dir: &Path) -> Result<Lock, LockError> {
     lock(&root_dir.join("rkubelet/agent.lock"), &what, PATIENCE)
 }
 
-/// Locks a runtime for the pods of a node name.
+/// Locks a runtime.
 ///
 /// # Errors
-/// When another agent works with it, whatever its root directory.
-pub(crate) fn lock_runtime(endpoint: &str, node_name: &str) -> Result<Lock, LockError> {
-    let what = format!("the runtime {endpoint} as node {node_name}");
-    lock(&Path::new(RUN_DIR).join(runtime_file(endpoint, node_name)), &what, PATIENCE)
+/// When another agent works with it, whatever its root directory and node name.
+pub(crate) fn lock_runtime(endpoint: &str) -> Result<Lock, LockError> {
+    let what = format!("the runtime {endpoint}");
+    lock(&Path::new(RUN_DIR).join(runtime_file(&real_socket(endpoint))), &what, PATIENCE)
 }
 
-/// The name of the file for a runtime and a node name; whatever they hold, it is one name in one directory.
-fn runtime_file(endpoint: &str, node_name: &str) -> String {
-    let path = endpoint.strip_prefix("unix://").unwrap_or(endpoint);
-    let plain = |text: &str| -> String {
-        text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect()
-    };
-    let mut name = format!("{}@{}", plain(node_name), plain(path.trim_matches('/')));
+/// The socket of an endpoint by its real path: `/var/run` is a link to `/run`. It need not be there yet.
+fn real_socket(endpoint: &str) -> PathBuf {
+    let socket = Path::new(endpoint.strip_prefix("unix://").unwrap_or(endpoint));
+    let beside = || Some(fs::canonicalize(socket.parent()?).ok()?.join(socket.file_name()?));
+    fs::canonicalize(socket).ok().or_else(beside).unwrap_or_else(|| socket.components().collect())
+}
+
+/// The name of the file for a socket; whatever its path holds, it is one name in one directory.
+fn runtime_file(socket: &Path) -> String {
+    let path = socket.to_string_lossy();
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
+    let mut name: String = path.trim_matches('/').chars().map(plain).collect();
     // Longer names are no file names.
     name.truncate(240);
     format!("{name}.lock")
@@ -132,15 +137,27 @@ mod tests {
     }
 
     #[test]
-    fn one_file_per_runtime_and_node() {
-        let file = runtime_file;
-        assert_eq!(
-            file("unix:///run/containerd/containerd.sock", "node1"),
-            "node1@run-containerd-containerd.sock.lock"
-        );
-        assert_eq!(file("/run/a.sock", "n"), file("unix:///run/a.sock", "n"));
-        assert_ne!(file("unix:///run/a.sock", "n"), file("unix:///run/a.sock", "m"));
-        let long = file(&format!("/{}", "x/".repeat(300)), "n");
+    fn one_file_per_runtime() {
+        let file = |endpoint: &str| runtime_file(&real_socket(endpoint));
+        assert_eq!(file("unix:///no/such/containerd.sock"), "no-such-containerd.sock.lock");
+        assert_eq!(file("/no/a.sock"), file("unix:///no//a.sock"));
+        assert_ne!(file("unix:///no/a.sock"), file("unix:///no/b.sock"));
+        let long = file(&format!("/{}", "x/".repeat(300)));
         assert!(long.len() < 255 && !long.contains('/'), "{long}");
+    }
+
+    #[test]
+    fn a_runtime_has_one_name_however_it_is_reached() {
+        let dir = tempfile::tempdir().unwrap();
+        let (real, link) = (dir.path().join("run"), dir.path().join("var-run"));
+        fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        let socket = |dir: &Path| format!("unix://{}", dir.join("a.sock").display());
+        assert_eq!(real_socket(&socket(&real)), real_socket(&socket(&link)), "before it is there");
+        fs::write(real.join("a.sock"), "").unwrap();
+        assert_eq!(real_socket(&socket(&real)), real_socket(&socket(&link)));
+        let other = dir.path().join("other.sock");
+        std::os::unix::fs::symlink(real.join("a.sock"), &other).unwrap();
+        assert_eq!(real_socket(&socket(&real)), real_socket(&other.display().to_string()));
     }
 }

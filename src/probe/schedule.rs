@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::check::Spec;
 use super::target::{ProbeActivity, ProbeHost, Target, Verdicts};
 use super::threshold::{Change, Kind, Outcome, Tally};
-use crate::pod::{ContainerId, PodName, PodUid};
+use crate::pod::{ContainerId, ContainerRef, PodName, PodUid};
 
 /// What tells one probe from another.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,6 +36,8 @@ pub(crate) struct Job {
     pub key: Arc<Key>,
     /// The instance of its pod.
     pub uid: PodUid,
+    /// The container's place in the manifest.
+    pub which: ContainerRef,
     /// The container's name in the pod.
     pub container: String,
     /// What to do.
@@ -163,6 +165,7 @@ pub(crate) struct Schedule {
 #[derive(Debug)]
 struct Entry {
     uid: PodUid,
+    which: ContainerRef,
     container: String,
     spec: Arc<Spec>,
     host: ProbeHost,
@@ -198,12 +201,13 @@ impl Schedule {
     ) -> Roster {
         let known = self.keys_of(pod).len();
         let mut gone: BTreeSet<_> = self.keys_of(pod).into_iter().collect();
-        for Target { id, container, kind, spec, host, known, activity } in targets {
+        for Target { id, which, container, kind, spec, host, known, activity } in targets {
             let key = Arc::new(Key { pod: pod.clone(), id, kind });
             gone.remove(&key);
             let began = self.began;
             let entry = self.probes.entry(key).or_insert_with(|| Entry {
                 uid: uid.clone(),
+                which,
                 container,
                 spec: spec.clone(),
                 host: ProbeHost::None,
@@ -238,8 +242,8 @@ impl Schedule {
         {
             let Some(entry) = self.probes.get_mut(&key) else { continue };
             entry.stage = Stage::Running { since: due };
-            let (uid, container) = (entry.uid.clone(), entry.container.clone());
-            jobs.push(Job { uid, container, spec: entry.spec.clone(), host: entry.host.clone(), key });
+            let (uid, which, container) = (entry.uid.clone(), entry.which, entry.container.clone());
+            jobs.push(Job { uid, which, container, spec: entry.spec.clone(), host: entry.host.clone(), key });
         }
         jobs
     }

@@ -17,6 +17,8 @@ use crate::pod::{ContainerId, ContainerRef, Pod, is_sidecar};
 pub(crate) struct Target {
     /// The container.
     pub id: ContainerId,
+    /// Its place in the manifest.
+    pub which: ContainerRef,
     /// Its name in the pod.
     pub container: String,
     /// What the probe is for.
@@ -136,10 +138,10 @@ pub(crate) fn targets(probed: &ProbedPod<'_>) -> Vec<Target> {
         ContainerRef::Main(_) => true,
     };
     let containers = probed.pod.containers().filter(is_probed);
-    containers.flat_map(|(_, spec)| targets_of(probed, spec)).collect()
+    containers.flat_map(|(which, spec)| targets_of(probed, which, spec)).collect()
 }
 
-fn targets_of(probed: &ProbedPod<'_>, spec: &ContainerSpec) -> Vec<Target> {
+fn targets_of(probed: &ProbedPod<'_>, which: ContainerRef, spec: &ContainerSpec) -> Vec<Target> {
     let found = probed.observed.containers_of(probed.pod, &spec.name);
     let Some(newest) = found.into_iter().next() else { return Vec::new() };
     let running_before = probed.previous.and_then(|state| running_before(state, newest));
@@ -147,6 +149,7 @@ fn targets_of(probed: &ProbedPod<'_>, spec: &ContainerSpec) -> Vec<Target> {
         let probe = probe_of(spec, kind)?;
         Some(Target {
             id: newest.id.clone(),
+            which,
             container: spec.name.clone(),
             kind,
             spec: Arc::new(Spec::of(probe, spec)),

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use jiff::Timestamp;
 use tracing::{info, warn};
 
-use crate::pod::{PodName, PodUid};
+use crate::pod::{ContainerRef, PodName, PodUid};
 use ring::{Event, Ring};
 pub(crate) use ring::{EventList, EventType};
 
@@ -32,7 +32,7 @@ impl Recorder {
         &self,
         kind: EventType,
         (pod, uid): (&PodName, &PodUid),
-        container: &str,
+        (which, container): (ContainerRef, &str),
         reason: &'static str,
         message: &str,
     ) {
@@ -41,7 +41,7 @@ impl Recorder {
             EventType::Warning => warn!(%pod, container, reason, "{message}"),
         }
         let (pod, uid, container) = (pod.clone(), uid.clone(), container.to_owned());
-        let event = Event { kind, pod, uid, container, reason, message: message.to_owned() };
+        let event = Event { kind, pod, uid, which, container, reason, message: message.to_owned() };
         self.ring().note(event, Timestamp::now());
     }
 

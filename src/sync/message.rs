@@ -1,5 +1,6 @@
 //! What the sync loop is told, and by whom.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_channel::Sender;
@@ -7,7 +8,7 @@ use async_channel::Sender;
 use super::mux::Snapshot;
 use super::node_list::{Fingerprint, NodeList};
 use crate::pod::state::PodState;
-use crate::pod::{ContainerId, Pod, PodName};
+use crate::pod::{ContainerId, Pod, PodName, PodUid};
 
 /// What can happen.
 #[derive(Debug)]
@@ -44,6 +45,10 @@ pub(crate) enum Report {
         seen: Fingerprint,
         /// Its sandbox is up.
         running: bool,
+        /// The generation of the desired state that the pass was made for.
+        number: u64,
+        /// The instances of which the runtime holds something.
+        uids: BTreeSet<PodUid>,
     },
     /// The desired to stop is fulfilled, nothing is left.
     Gone {

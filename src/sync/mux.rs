@@ -6,7 +6,7 @@
 //! the merged state depends on the last snapshot of each source, not on their order. One exception: in place of a pod
 //! that waits in a circle, or claims another's UID or host port, the version that was merged before stays.
 
-mod claims;
+pub(super) mod claims;
 #[cfg(test)]
 mod failures;
 #[cfg(test)]

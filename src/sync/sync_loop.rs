@@ -3,6 +3,7 @@
 //! Owns the desired state and the table of workers. [`SyncLoop::handle`] turns one event into commands and
 //! never waits for a pod, so that a recorded sequence of events can be replayed in a test.
 
+mod holds;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +21,7 @@ use crate::plan::{Desired, Want};
 use crate::pod::priority::priority;
 use crate::pod::state::{Phase, PodState};
 use crate::pod::{ContainerId, Pod, PodName, Source};
+use holds::{Holds, Told};
 
 /// What the loop wants done.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,8 +62,10 @@ struct Worker {
     state: Option<Arc<PodState>>,
     seen: Fingerprint,
     running: bool,
-    /// It was told what is wished for. Before that, an instance may have to wait until its UID is free.
-    told: bool,
+    /// Its worker was told what is wanted.
+    told: Told,
+    /// What its instances have that no other pod can have.
+    holds: Holds,
 }
 
 impl Worker {
@@ -181,36 +185,55 @@ impl SyncLoop {
                     worker.seen.insert(container.0, Seen::Alive);
                 }
             }
-            Report::Synced { pod, state, seen, running } => {
+            Report::Synced { pod, state, seen, running, number, uids } => {
                 if let Some(worker) = self.workers.get_mut(&pod) {
                     worker.seen = seen;
                     worker.running = running;
+                    let wanted = worker.pod.as_ref().map(|pod| &pod.uid);
+                    let is_newest = worker.desired.generation == number && worker.told == Told::All;
+                    let freed = is_newest && worker.holds.retain(&uids, wanted);
                     self.changed.insert(pod);
                     // A report on an earlier version says nothing about the one that is wanted now.
                     if let Some((shown, state)) = state
                         && worker.pod.as_ref().is_some_and(|pod| pod.same_as(&shown))
                     {
                         worker.state = Some(state);
-                        return self.review_held().iter().filter_map(|name| self.tell(name)).collect();
+                        let changed = self.review_held();
+                        let mut commands: Vec<_> =
+                            changed.iter().filter_map(|name| self.tell(name)).collect();
+                        commands.extend(if freed { self.tell_waiting() } else { Vec::new() });
+                        return commands;
+                    }
+                    if freed {
+                        return self.tell_waiting();
                     }
                 }
             }
-            Report::Gone { pod, number } => {
-                // A desired that crossed the report keeps the worker, whatever it is.
-                if self.workers.get(&pod).is_some_and(|worker| worker.desired.generation == number) {
-                    self.workers.remove(&pod);
-                    self.changed.insert(pod.clone());
-                    self.held.remove(&pod);
-                    if let Some(list) = &mut self.listed {
-                        list.remove(&pod);
-                    }
-                    let mut commands = vec![Command::Dismiss(pod)];
-                    commands.extend(self.tell_waiting());
-                    return commands;
-                }
-            }
+            Report::Gone { pod, number } => return self.on_gone(pod, number),
         }
         Vec::new()
+    }
+
+    /// Nothing is left of a pod. A desired state that crossed the report keeps the worker, whatever it is.
+    fn on_gone(&mut self, pod: PodName, number: u64) -> Vec<Command> {
+        let Some(worker) = self.workers.get_mut(&pod).filter(|worker| worker.desired.generation == number)
+        else {
+            return Vec::new();
+        };
+        if let Some(list) = &mut self.listed {
+            list.remove(&pod);
+        }
+        self.changed.insert(pod.clone());
+        if worker.told == Told::ToClear {
+            worker.holds.clear();
+            worker.told = Told::Nothing;
+            return self.tell_waiting();
+        }
+        self.workers.remove(&pod);
+        self.held.remove(&pod);
+        let mut commands = vec![Command::Dismiss(pod)];
+        commands.extend(self.tell_waiting());
+        commands
     }
 
     /// Pods that run and are not wanted end, once their own source has said all that it holds. A pod that names
@@ -291,49 +314,7 @@ impl SyncLoop {
         }
     }
 
-    /// The newest desired for a pod, for its worker. None while the UID of the instance is another name's, which ends: both
-    /// would live in the same directories.
-    fn tell(&mut self, name: &PodName) -> Option<Command> {
-        let worker = self.workers.get(name)?;
-        if let Want::Run(pod) = &worker.desired.want
-            && !worker.told
-            && self.uid_is_taken(pod)
-        {
-            return None;
-        }
-        let worker = self.workers.get_mut(name)?;
-        worker.told = true;
-        Some(Command::Tell(name.clone(), worker.desired.clone()))
-    }
-
-    /// Something of another name with the pod's UID may be left. Only a UID that a manifest fixes can move to another name.
-    fn uid_is_taken(&self, pod: &Pod) -> bool {
-        if !pod.has_fixed_uid() {
-            return false;
-        }
-        let Some(list) = &self.listed else {
-            // Until the runtime has told what it holds, nobody knows.
-            return true;
-        };
-        let held = list.iter().filter(|(_, listed)| listed.uids.contains(&pod.uid)).map(|(name, _)| name);
-        let remembered = self.remembered.iter().filter(|(_, past)| {
-            past.checkpoint.instance.as_ref().is_some_and(|instance| instance.uid == pod.uid)
-        });
-        let workers = self.workers.iter().filter(|(_, worker)| {
-            worker.told && worker.pod.as_ref().is_some_and(|other| other.uid == pod.uid)
-        });
-        let names = held.chain(remembered.map(|(name, _)| name)).chain(workers.map(|(name, _)| name));
-        names.into_iter().any(|name| *name != pod.name)
-    }
-
-    /// Tells those who have waited for a UID that is free now.
-    fn tell_waiting(&mut self) -> Vec<Command> {
-        let waiting = self.workers.iter().filter(|(_, worker)| !worker.told).map(|(name, _)| name.clone());
-        let waiting: Vec<_> = waiting.collect();
-        waiting.iter().filter_map(|name| self.tell(name)).collect()
-    }
-
-    /// Notes a desired, which is still to be told.
+    /// Notes a desired state, which is still to be told.
     fn set_desired(&mut self, name: PodName, want: Want) -> PodName {
         self.generations += 1;
         self.changed.insert(name.clone());
@@ -345,10 +326,14 @@ impl SyncLoop {
             state: None,
             seen: Fingerprint::new(),
             running: false,
-            told: false,
+            told: Told::Nothing,
+            holds: Holds::default(),
         });
         worker.desired = desired.clone();
-        worker.told = false;
+        worker.told = Told::Nothing;
+        // What an earlier agent made of it may still be on disk.
+        let left = remembered.as_ref().and_then(|past| past.checkpoint.instance.as_ref());
+        left.into_iter().for_each(|instance| worker.holds.add_uid(&instance.uid));
         if let Want::Run(pod) = &desired.want {
             worker.pod = Some(pod.clone());
             // Until its worker has looked, the last that was known of the instance stands.

@@ -21,6 +21,11 @@ pub(super) struct Exits {
 }
 
 impl Exits {
+    /// A container was started: its end is told though it comes before the next look.
+    pub(super) fn note_started(&mut self, id: ContainerId) {
+        self.alive.insert(id);
+    }
+
     /// Takes in what was observed; returns the containers that have ended since the last look.
     pub(super) fn note<'a>(
         &mut self,
@@ -79,6 +84,10 @@ mod tests {
         assert!(exits.note(&of(&running), at(20), secs(1)).is_empty());
         let first = of(&exited);
         assert_eq!(exits.note(&first, at(103), secs(5)), [&first.containers[0]]);
+        let mut short = Exits::default();
+        short.note_started(exited.id.clone());
+        assert_eq!(short.note(&first, at(103), secs(5)), [&first.containers[0]], "it was never seen alive");
+        assert!(short.note(&first, at(103), secs(6)).is_empty(), "once");
         // The clock is set back by an hour.
         assert!(exits.note(&of(&exited), at(-3_500), secs(6)).is_empty(), "once");
         assert_eq!(exits.since[&exited.id].elapsed(secs(6)), secs(4));

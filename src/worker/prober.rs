@@ -109,7 +109,8 @@ impl Prober {
         if let Some(ProbeEvent { event, reason, message }) =
             probe_event(job.key.kind, result, noted.news, &output)
         {
-            self.0.handles.telemetry.events.record(event, (pod, &job.uid), container, reason, &message);
+            let of = (job.which, container.as_str());
+            self.0.handles.telemetry.events.record(event, (pod, &job.uid), of, reason, &message);
         }
         if let Change::Verdict(verdict) = noted.verdict {
             info!(%pod, container, probe = kind, ?verdict, "verdict of a probe");

@@ -22,6 +22,7 @@ impl Worker {
     pub(super) async fn report(
         &mut self,
         want: &Want,
+        generation: u64,
         observed: &Observed,
         plan: &Plan,
         probes: &Verdicts,
@@ -48,6 +49,8 @@ impl Worker {
             state: shown,
             seen: fingerprint(observed),
             running,
+            number: generation,
+            uids: observed.sandboxes.iter().map(|sandbox| sandbox.uid.clone()).collect(),
         })
         .await;
     }

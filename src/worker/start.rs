@@ -158,6 +158,7 @@ impl Worker {
                 info!(pod = %self.name, container = name, id = %id, attempt = start.attempt, "container is running");
                 self.context.handles.telemetry.metrics.container_started(kind);
                 self.instance.iter_mut().for_each(|instance| drop(instance.history.starts.remove(&name)));
+                self.exits.note_started(id.clone());
                 self.observer.note_made(Made::Container { id: id.clone(), sandbox: sandbox.id.clone() });
                 let lifecycle = spec.lifecycle.as_ref();
                 if let Some(handler) = lifecycle.and_then(|lifecycle| lifecycle.post_start.as_ref()) {

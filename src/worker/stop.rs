@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures_lite::future;
 use tracing::{info, warn};
 
 use super::jobs::{JobKey, JobResult};
@@ -10,11 +12,14 @@ use super::{Next, Worker};
 use crate::plan::{StartHook, StopAction, StopContainer};
 use crate::pod::hook::Hook;
 use crate::pod::observed::{Container, ContainerState, Observed};
-use crate::pod::{ContainerId, Pod};
+use crate::pod::{ContainerId, Pod, SandboxId};
 use crate::runtime::StepError;
 use crate::runtime::handlers::hooks::POST_START_LIMIT;
 use crate::status::events::EventType;
 use crate::text::chain;
+
+/// A sandbox that takes longer to stop is worth a line in the log.
+const SLOW: Duration = Duration::from_secs(10);
 
 impl Worker {
     /// Does the next thing about each container, without waiting for it.
@@ -27,10 +32,11 @@ impl Worker {
             if let Some(message) =
                 stop.why.message(&stop.name).filter(|_| !self.terminations.has_begun(&stop.id))
                 && let Some(instance) = &self.instance
+                && let Some((which, _)) = instance.pod.containers().find(|(_, spec)| spec.name == stop.name)
             {
                 let of = (&self.name, &instance.pod.uid);
                 let events = &self.context.handles.telemetry.events;
-                events.record(EventType::Normal, of, &stop.name, "Killing", &message);
+                events.record(EventType::Normal, of, (which, &stop.name), "Killing", &message);
             }
             self.terminations.note(stop, desired);
             let (runtime, id) = (self.context.runtime.clone(), stop.id.clone());
@@ -55,6 +61,16 @@ impl Worker {
                 self.start_hooks.remove(&stop.id);
             }
         }
+    }
+
+    /// Stops a sandbox. A network that takes its time to be released is named long before the call's deadline.
+    pub(super) async fn stop_sandbox(&self, id: &SandboxId) -> Result<(), StepError> {
+        let late = async {
+            self.context.handles.clock.sleep(SLOW).await;
+            warn!(pod = %self.name, sandbox = %id, after = ?SLOW, "StopPodSandbox has not answered; the pod's network may hang");
+            future::pending().await
+        };
+        future::or(self.context.runtime.stop_sandbox(id), late).await
     }
 
     /// Runs the postStart hook of a container that was just started.

@@ -27,6 +27,7 @@ fn target(id: &str, kind: Kind, started: i64, delay: u64) -> Target {
     };
     Target {
         id: ContainerId::from(id),
+        which: ContainerRef::Main(0),
         container: "main".into(),
         kind,
         spec: Arc::new(spec),

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::pod::{PodName, PodUid};
+use crate::pod::{ContainerRef, PodName, PodUid};
 use crate::text::excerpt::beginning;
 
 /// How many events are kept.
@@ -34,6 +34,8 @@ pub(crate) struct Event {
     /// To which instance of it.
     pub uid: PodUid,
     /// To which of its containers.
+    pub which: ContainerRef,
+    /// The name of that container.
     pub container: String,
     /// A word of kubelet's.
     pub reason: &'static str,
@@ -80,7 +82,7 @@ impl Ring {
 
 impl Entry {
     fn show(&self, node: &str) -> Shown {
-        let Event { kind, pod, uid, container, reason, message } = &self.event;
+        let Event { kind, pod, uid, which, container, reason, message } = &self.event;
         Shown {
             metadata: Metadata {
                 // As kubelet names them.
@@ -93,7 +95,7 @@ impl Entry {
                 namespace: pod.namespace.clone(),
                 name: pod.name.clone(),
                 uid: uid.to_string(),
-                field_path: format!("spec.containers{{{container}}}"),
+                field_path: field_path(*which, container),
             },
             reason,
             message: message.clone(),
@@ -104,6 +106,15 @@ impl Entry {
             r#type: *kind,
         }
     }
+}
+
+/// The field of the manifest that names a container, as kubelet writes it.
+fn field_path(which: ContainerRef, container: &str) -> String {
+    let list = match which {
+        ContainerRef::Init(_) => "initContainers",
+        ContainerRef::Main(_) => "containers",
+    };
+    format!("spec.{list}{{{container}}}")
 }
 
 /// Events as Kubernetes lists them.
@@ -163,6 +174,7 @@ mod tests {
             kind: EventType::Warning,
             pod: PodName { namespace: "default".into(), name: "web-node1".into() },
             uid: PodUid("uid".into()),
+            which: ContainerRef::Main(0),
             container: "web".into(),
             reason: "Unhealthy",
             message: message.into(),
@@ -199,6 +211,18 @@ mod tests {
                 "type": "Warning",
             }]})
         );
+    }
+
+    #[test]
+    fn the_field_is_that_of_the_container() {
+        for (which, expect) in [
+            (ContainerRef::Main(1), "spec.containers{web}"),
+            (ContainerRef::Init(0), "spec.initContainers{web}"),
+        ] {
+            let mut ring = Ring::default();
+            ring.note(Event { which, ..event("m") }, at(1));
+            assert_eq!(items(&ring)[0]["involvedObject"]["fieldPath"], expect);
+        }
     }
 
     #[test]

@@ -11,14 +11,14 @@ const ANY: [&str; 3] = ["", "0.0.0.0", "::"];
 
 /// Something that two pods cannot both have.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Claim {
+pub(in crate::sync) enum Claim {
     Uid(String),
     HostPort { protocol: String, port: i32, ip: String },
 }
 
 impl Claim {
     /// Both cannot be had at the same time.
-    fn excludes(&self, other: &Self) -> bool {
+    pub(in crate::sync) fn excludes(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Uid(own), Self::Uid(other)) => own == other,
             (
@@ -64,7 +64,7 @@ enum ClaimKey {
 }
 
 /// All that a pod claims.
-fn claims(pod: &Pod) -> BTreeSet<Claim> {
+pub(in crate::sync) fn claims(pod: &Pod) -> BTreeSet<Claim> {
     let sidecars = pod.spec.init_containers.iter().flatten().filter(|init| is_sidecar(init));
     let ports =
         pod.spec.containers.iter().chain(sidecars).flat_map(|container| container.ports.iter().flatten());

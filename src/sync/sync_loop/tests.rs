@@ -1,5 +1,7 @@
 //! Recorded sequences of events, replayed.
 
+mod holds;
+
 use super::*;
 use crate::plan::checkpoint::{Age, Checkpoint, Life};
 use crate::pod::PodUid;
@@ -41,6 +43,8 @@ fn synced(pod: &Arc<Pod>, ids: &[(&str, bool)]) -> Event {
         state: Some((pod.clone(), Arc::new(state))),
         seen: seen(ids),
         running: true,
+        number: 0,
+        uids: BTreeSet::new(),
     })
 }
 
@@ -214,7 +218,8 @@ fn told(pod: &Arc<Pod>, phase: Phase, ready: bool) -> Event {
     let ready = Condition { kind: ConditionType::Ready, holds: ready, since, reason: None };
     let state = PodState { phase, conditions: vec![ready], ..PodState::default() };
     let state = Some((pod.clone(), Arc::new(state)));
-    Event::Worker(Report::Synced { pod: pod.name.clone(), state, seen: Fingerprint::new(), running: true })
+    let (pod, seen, uids) = (pod.name.clone(), Fingerprint::new(), BTreeSet::new());
+    Event::Worker(Report::Synced { pod, state, seen, running: true, number: 0, uids })
 }
 
 /// Whom is told what, each as `name: whom it waits for`.
@@ -328,36 +333,6 @@ fn a_late_report_on_an_earlier_version_of_a_fixed_uid_is_not_the_next_ones() {
         state.handle(synced(report, &[("s", true)]));
         assert_eq!(phase_of_a(&state), phase, "{}", report.hash);
     }
-}
-
-#[test]
-fn a_fixed_uid_moves_to_another_name_only_when_the_first_is_gone() {
-    let fixed =
-        |name: &str| Arc::new(Pod { uid: PodUid::from("fixed"), ..pod(name, &format!("hash-{name}")) });
-    let (a, b) = (fixed("a"), fixed("b"));
-    let mut state = SyncLoop::new([Source::File]);
-    assert_eq!(on(&mut state, config(&[&a], true)), [], "the runtime may hold it under another name");
-    assert_eq!(on(&mut state, listed(&[])), [run(&a)]);
-    on(&mut state, synced(&a, &[("s", true)]));
-    let commands = on(&mut state, config(&[&b], true));
-    assert_eq!(commands, [Said::Tell(name("a"), Want::Stop { grace: None })], "b waits");
-    assert!(state.view().pods.contains_key(&name("b")), "and is shown");
-    assert_eq!(on(&mut state, listed(&[("a", Some(Source::File), &[("s", true)])])), []);
-    let gone = gone(&state, "a");
-    assert_eq!(on(&mut state, gone), [Said::Dismiss(name("a")), run(&b)]);
-
-    // The rename happened while no agent ran: the runtime holds the first.
-    let mut state = SyncLoop::new([Source::File]);
-    assert_eq!(on(&mut state, config(&[&b], true)), []);
-    let held = Listed {
-        source: Some(Source::File),
-        uids: [PodUid::from("fixed")].into(),
-        seen: seen(&[("s", true)]),
-    };
-    let list = Event::Pleg(PlegEvent::Listed([(name("a"), held)].into()));
-    assert_eq!(on(&mut state, list), [Said::Tell(name("a"), Want::Stop { grace: None })]);
-    let gone = self::gone(&state, "a");
-    assert_eq!(on(&mut state, gone), [Said::Dismiss(name("a")), run(&b)]);
 }
 
 proptest::proptest! {
