@@ -35,10 +35,10 @@ use crate::worker::checkpoints::DiskCheckpoints;
 use crate::worker::pool::WorkerPool;
 use crate::worker::prober::Prober;
 
-/// How long starts that are under way may take to come to their end when the agent is told to stop.
+/// At shutdown, how long to wait for starts that are in progress.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(10);
 
-/// StopReason the agent could not begin.
+/// Why the agent could not begin.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AgentError {
     /// The CRI client.
@@ -125,7 +125,7 @@ fn held(lock: Result<Lock, LockError>) -> Result<Option<Lock>, LockError> {
         Ok(lock) => Ok(Some(lock)),
         Err(error @ LockError::Held { .. }) => Err(error),
         Err(error) => {
-            warn!(error = chain(&error), "nothing keeps a second agent away");
+            warn!(error = chain(&error), "cannot take a lock; a second agent would not be noticed");
             Ok(None)
         }
     }

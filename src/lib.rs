@@ -3,7 +3,7 @@
 //! It reads Pod manifests from a directory and from a URL, makes the pods run on containerd through CRI, and keeps them
 //! running. This page is the map: how data flows, which task tells which, the layers, the seams where the next parts go, and
 //! what always holds. Start here, then read the first file of each room in the order of a manifest's way: `source`, `sync`,
-//! `plan`, `worker`, `runtime`, `status`, `server`.
+//! `plan`, `worker`, `runtime`, `status`, `server`. A room is a module at the top of `src/`.
 //!
 //! # How data flows
 //!
@@ -33,13 +33,14 @@
 //! | URL source | `source::http` | the server's answers, a timer and the network's changes | the sync loop; the same |
 //! | runtime watch | `runtime::pleg` | containerd's event stream and a timer | the sync loop |
 //! | probes | `worker::prober` | a timer, and workers who say which there are | the sync loop, when a verdict changes |
-//! | housekeeping | `runtime::gc` | a timer | nobody |
+//! | housekeeping | `runtime::gc` | a timer; reads the published view and the runtime | nobody |
 //! | watchdog, status line | `agent::health` | a timer; changes of the published view | systemd |
 //!
 //! A worker's jobs (hooks, pulls, containers that are being ended) are tasks too: they end with it, and it reacts to a newer
 //! desired state while they run. All of them run on one `smol::Executor`, on the main thread. Beside it: the reactor of
-//! smol, one thread for tokio (tonic and hyper need its reactor), one for inotify, one per open port, one that reaps plugins
-//! once one was run, and a pool that grows for blocking file work and shrinks again.
+//! smol, one thread for tokio (tonic and hyper need its reactor), one for inotify, one per open port and one per connection to
+//! it, one per lookup of a host name (bounded), one that reaps plugins once one was run, and a pool that grows for blocking
+//! file work and shrinks again.
 //!
 //! # Layers
 //!
@@ -82,12 +83,14 @@
 //! | question | place |
 //! |---|---|
 //! | Which manifest is read, and is it valid? | `source::dir`, `source::http`; `pod::decode`, `pod::validate` |
-//! | What is a pod's identity? | `pod::identity`: a versioned hash of the manifest as written |
+//! | What is a pod's identity? | `pod::identity`: a versioned hash of the manifest as written, its path and the node name |
 //! | Which pods should run, when sources disagree? | `sync::mux`; what only one pod can have: `sync::mux::claims` |
 //! | Who starts after whom? | `plan::order` |
-//! | Is a container started, restarted or ended? | `plan::plan_pod`: `plan::containers`, `plan::init`, `plan::stop` |
+//! | Is a container started, restarted or ended? | `plan::plan_pod`: `plan::containers` (`Judge::need`), `plan::init`, `plan::round`, `plan::stop`; what follows an exit code: `pod::restart` |
 //! | How long does a retry wait? | `time::backoff`, counted by `time::since` |
-//! | What does the URL's answer mean? | `source::http::judge`, `source::http::pace` |
+//! | What does the URL's answer mean, and when is it asked again? | `source::http::reading` (an error, or contents), `source::http::judge` (which pods), `source::http::pace` |
+//! | Who may run beside us? | `host::lock`: nobody on the same root directory or runtime |
+//! | Does a newer desired state interrupt a worker? | `worker::mailbox`; while the runtime is slow: `unless_changed` in `worker::start` |
 //! | What is known of a pod? | `pod::state`, computed by `status::pod_state` |
 //! | What is served of a pod? | `status::pod_status` |
 //!
@@ -95,10 +98,10 @@
 //!
 //! | part | seam |
 //! |---|---|
-//! | a kind of volume | `host::volume` plans and applies it; prepared and released as one of `host::resource::Resources` |
+//! | a kind of volume | `host::volume` plans and applies it, `host::resource` (`Volumes`) releases it; `pod::fields`, `pod::validate` and `pod::defaults` accept its fields |
 //! | cgroups, devices | one more `host::resource::Resource` in the list of `Resources::new` |
-//! | admission, eviction, preemption, shutdown, deletion through an API | `plan::Want::End` (ends as Failed, the object stays) or `plan::Want::Stop` with a grace, decided in `sync::sync_loop` |
-//! | mirror pods, node status, eviction's measurements | a task that awaits `sync::published::Watch::changed` |
+//! | admission, eviction, preemption, shutdown, deletion through an API | a new `sync::message::Event`, which `sync::sync_loop` turns into `plan::Want::End` (ends as Failed, the object stays) or `plan::Want::Stop` with a grace; the active deadline uses `Want::End` today, inside the worker |
+//! | mirror pods, node status | a task that awaits `sync::published::Watch::changed` |
 //! | pods from an API server | a source that sends `sync::mux::Snapshot`s |
 //! | another runtime, or faults | `runtime::PodRuntime`, `runtime::ProbeRunner` |
 //! | another disk | `worker::checkpoints::Checkpoints` |
@@ -121,7 +124,7 @@
 //! | `prober.Manager`, its workers, `results.Manager` | `worker::prober`: one task, one `probe::schedule` |
 //! | `pkg/probe` | `probe::check`, `runtime::handlers::probes` |
 //! | `generatePodSandboxConfig`, `generateContainerConfig` | `runtime::cri::convert` |
-//! | PLEG, evented PLEG | `runtime::pleg`: events, with a relist as the net |
+//! | PLEG, evented PLEG | `runtime::pleg`: events, and a relist now and then as the safety net |
 //! | `record.EventRecorder` | `status::events` |
 //! | `statusManager`, `generateAPIPodStatus` | `status::pod_state`, `status::pod_status`, `sync::view` |
 //! | `volumeManager` | `host::volume`, `host::resource` |
@@ -130,8 +133,9 @@
 //! | `flowcontrol.Backoff` | `time::backoff`; the count is an annotation of the container, and outlives the agent |
 //! | `HandlePodCleanups` | workers end their own pods; `runtime::gc` removes what a killed agent left on the node |
 //!
-//! Deliberately absent: cAdvisor, feature gates inside decisions, a manager of managers, a cache of the runtime's
-//! state that anything is decided from.
+//! Deliberately absent: cAdvisor, feature gates inside decisions, a manager of managers, a cache of the
+//! runtime's lists: every pass of a worker lists what there is (or asks for what it has just made), and only the details of an
+//! unchanged state are not asked for twice.
 //!
 //! # What always holds
 //!

@@ -117,9 +117,9 @@ pub(crate) struct Plan {
     pub steps: Vec<Step>,
     /// Look again after this long, though nothing happens.
     pub wake_in: Option<Duration>,
-    /// StopReason containers that should run do not, by container name.
+    /// Why containers that should run do not, by container name.
     pub waiting: BTreeMap<String, Waiting>,
-    /// StopReason there is no sandbox, if one could not be made.
+    /// Why there is no sandbox, if one could not be made.
     pub sandbox: Option<Waiting>,
     /// How far the init containers are.
     pub init: Init,

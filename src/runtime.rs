@@ -269,6 +269,6 @@ pub(crate) enum StepError {
     #[error(transparent)]
     State(#[from] StateError),
     /// The runtime says that it was done, and shows that it was not.
-    #[error("the runtime did as it was told, without effect")]
+    #[error("the runtime reported success, but nothing changed")]
     NoEffect,
 }

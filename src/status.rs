@@ -10,7 +10,7 @@ use std::sync::Arc;
 use events::Recorder;
 use metrics::Metrics;
 
-/// Where is counted and recorded what happens. Cheap to clone.
+/// Metrics and events. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Telemetry {
     /// What is counted.

@@ -1,7 +1,7 @@
 //! What an instance of a pod needs on the node: prepared before its first container, released in reverse after its last.
 //!
-//! A new kind (a cgroup, a device) is one more [`Resource`] in the list of [`Resources::new`]. Invariant: both ways may be
-//! repeated, and need no memory of an earlier agent: what a killed one left is found on the node again.
+//! A new kind (a cgroup, a device) is one more [`Resource`] in the list of [`Resources::new`]. Invariant: prepare and
+//! release are idempotent and stateless: what a killed agent left is found on the node again.
 //!
 //! Blocking: call it through `smol::unblock`.
 
@@ -45,13 +45,31 @@ pub(crate) trait Resource: Debug + Send + Sync {
     fn release(&self, name: &PodName, uid: &PodUid) -> Result<(), ResourceError>;
 
     /// What there is of any instance, by its UID.
-    fn found(&self) -> Vec<(PodUid, PathBuf)>;
+    fn list(&self) -> Vec<(PodUid, PathBuf)>;
+
+    /// Removes what [`Resource::list`] found of an instance that no pod has.
+    ///
+    /// # Errors
+    /// When it cannot be removed, or is not ours to remove.
+    fn remove(&self, path: &Path) -> Result<(), ResourceError> {
+        Ok(remove_tree(path)?)
+    }
+}
+
+/// Something of an instance, found on the node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FoundResource {
+    /// Its place in the list of resources.
+    kind: usize,
+    uid: PodUid,
+    /// Where it is.
+    pub(crate) path: PathBuf,
 }
 
 /// Why an instance could not be prepared.
 #[derive(Debug, thiserror::Error)]
 #[error("{reason}")]
-pub(crate) struct Unprepared {
+pub(crate) struct PrepareError {
     /// kubelet's reason.
     pub(crate) reason: &'static str,
     /// The cause.
@@ -77,9 +95,9 @@ impl Resources {
     ///
     /// # Errors
     /// At the first that cannot be prepared.
-    pub(crate) fn prepare(&self, pod: &Pod) -> Result<(), Unprepared> {
+    pub(crate) fn prepare(&self, pod: &Pod) -> Result<(), PrepareError> {
         self.0.iter().try_for_each(|resource| {
-            resource.prepare(pod).map_err(|source| Unprepared { reason: resource.failure_reason(), source })
+            resource.prepare(pod).map_err(|source| PrepareError { reason: resource.failure_reason(), source })
         })
     }
 
@@ -91,15 +109,27 @@ impl Resources {
         self.0.iter().rev().try_for_each(|resource| resource.release(name, uid))
     }
 
-    /// What there is of any instance, by its UID, the last prepared first.
-    pub(crate) fn found(&self) -> Vec<(PodUid, PathBuf)> {
-        self.0.iter().rev().flat_map(|resource| resource.found()).collect()
+    /// What there is of any instance, the last prepared first.
+    pub(crate) fn list(&self) -> Vec<FoundResource> {
+        let each = self.0.iter().enumerate().rev();
+        let found = each.flat_map(|(kind, resource)| {
+            resource.list().into_iter().map(move |(uid, path)| FoundResource { kind, uid, path })
+        });
+        found.collect()
+    }
+
+    /// Removes what was found.
+    ///
+    /// # Errors
+    /// When it cannot be removed, or is not ours to remove.
+    pub(crate) fn remove(&self, found: &FoundResource) -> Result<(), ResourceError> {
+        self.0.get(found.kind).map_or(Ok(()), |resource| resource.remove(&found.path))
     }
 }
 
 /// What was found of instances other than these.
-pub(crate) fn select_orphans(found: Vec<(PodUid, PathBuf)>, alive: &BTreeSet<PodUid>) -> Vec<PathBuf> {
-    found.into_iter().filter(|(uid, _)| !alive.contains(uid)).map(|(_, path)| path).collect()
+pub(crate) fn select_orphans(found: Vec<FoundResource>, alive: &BTreeSet<PodUid>) -> Vec<FoundResource> {
+    found.into_iter().filter(|found| !alive.contains(&found.uid)).collect()
 }
 
 /// The instance's own directory, as kubelet lays it out.
@@ -123,7 +153,7 @@ impl Resource for Directories {
         Ok(remove_tree(&self.0.pod(uid))?)
     }
 
-    fn found(&self) -> Vec<(PodUid, PathBuf)> {
+    fn list(&self) -> Vec<(PodUid, PathBuf)> {
         let dir = self.0.pods();
         names(&dir)
             .into_iter()
@@ -150,7 +180,7 @@ impl Resource for Logs {
         Ok(remove_tree(&self.0.logs(name, uid))?)
     }
 
-    fn found(&self) -> Vec<(PodUid, PathBuf)> {
+    fn list(&self) -> Vec<(PodUid, PathBuf)> {
         let dir = self.0.pod_logs();
         names(dir).into_iter().filter_map(|name| Some((log_dir_uid(&name)?, dir.join(name)))).collect()
     }
@@ -174,7 +204,7 @@ impl Resource for Volumes {
         Ok(remove_tree(&self.0.volumes(uid))?)
     }
 
-    fn found(&self) -> Vec<(PodUid, PathBuf)> {
+    fn list(&self) -> Vec<(PodUid, PathBuf)> {
         Vec::new()
     }
 }
@@ -248,13 +278,14 @@ mod tests {
             pods.push(pod);
         }
         let later = Resources::new(&dirs);
-        let orphans = select_orphans(later.found(), &BTreeSet::from([PodUid::from(ALIVE)]));
-        assert_eq!(orphans, [dirs.logs(&pods[1].name, &pods[1].uid), dirs.pod(&pods[1].uid)]);
+        let orphans = select_orphans(later.list(), &BTreeSet::from([PodUid::from(ALIVE)]));
+        let paths: Vec<_> = orphans.iter().map(|found| found.path.clone()).collect();
+        assert_eq!(paths, [dirs.logs(&pods[1].name, &pods[1].uid), dirs.pod(&pods[1].uid)]);
         for pod in &pods {
             later.release(&pod.name, &pod.uid).unwrap();
             later.release(&pod.name, &pod.uid).unwrap();
         }
-        assert_eq!(later.found(), []);
+        assert_eq!(later.list(), []);
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub(crate) struct StopContainer {
     pub action: StopAction,
 }
 
-/// StopReason a container is to end.
+/// Why a container is to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StopReason {
     /// It is not wanted, or not like this.

@@ -30,7 +30,7 @@ pub(crate) struct Unmet {
     pub lack: Lack,
 }
 
-/// StopReason nobody may start after a pod yet.
+/// Why nobody may start after a pod yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lack {
     /// There is no such pod.
@@ -55,7 +55,7 @@ pub(crate) enum Gate {
     },
 }
 
-/// StopReason an instance may start.
+/// Why an instance may start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Opened {
     /// Nobody is waited for, or not any more; or it runs already.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 use super::Runtime;
-use crate::host::files::{remove_file, remove_tree};
+use crate::host::files::remove_file;
 use crate::host::resource::select_orphans;
 use crate::pod::{PodUid, keys};
 use crate::sync::published::Published;
@@ -40,7 +40,7 @@ async fn clean(runtime: &Arc<Runtime>, view: &Published) -> bool {
     // In this order: what is there now belongs to a pod that the runtime or the view, both read later, still knows, or to
     // none.
     let resources = runtime.resources.clone();
-    let found = smol::unblock(move || resources.found()).await;
+    let found = smol::unblock(move || resources.list()).await;
     let sandboxes = match runtime.cri.list_pod_sandbox(None).await {
         Ok(sandboxes) => sandboxes,
         Err(error) => {
@@ -57,9 +57,11 @@ async fn clean(runtime: &Arc<Runtime>, view: &Published) -> bool {
     alive.extend(now.pods.values().map(|p| p.pod.uid.clone()));
     let orphans = select_orphans(found, &alive);
     let links = runtime.node.dirs.log_links().to_owned();
+    let resources = runtime.resources.clone();
     smol::unblock(move || {
-        for path in orphans {
-            match remove_tree(&path) {
+        for orphan in orphans {
+            let path = &orphan.path;
+            match resources.remove(&orphan) {
                 Ok(()) => info!(path = %path.display(), "removed what a pod left behind"),
                 Err(error) => {
                     warn!(path = %path.display(), error = chain(&error), "cannot remove what a pod left behind")

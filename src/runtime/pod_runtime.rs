@@ -22,10 +22,10 @@ use crate::probe::check::Check;
 use crate::probe::schedule::{Key, Ran};
 use crate::probe::target::ProbeHost;
 
-/// What is asked for, on its way. Boxed, so that a worker at rest does not hold the large future of a call.
+/// The future of a call. Boxed: an idle worker must not hold the large future.
 pub(crate) type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// The sandbox of an instance as the runtime is told of it, with every call that concerns it.
+/// The CRI configuration of a sandbox, which goes with every call that concerns it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SandboxContext(pub(super) Arc<PodSandboxConfig>);
 
@@ -50,7 +50,7 @@ pub(crate) trait PodRuntime: Debug + Send + Sync {
     /// Prepares what an instance needs on the node. May be repeated.
     fn prepare_instance<'a>(&'a self, pod: &'a Arc<Pod>) -> Answer<'a, Result<(), StartError>>;
 
-    /// How the runtime is told of the sandbox of this attempt.
+    /// The CRI configuration of the sandbox of this attempt.
     fn sandbox_context<'a>(
         &'a self,
         pod: &'a Pod,

@@ -17,7 +17,7 @@ use crate::pod::{PodName, PodUid};
 use crate::runtime::Answer;
 use crate::text::chain;
 
-/// File systems take names of 255 bytes; the rest is for terminations.
+/// File systems take names of 255 bytes; the rest is for suffixes.
 const MAX_FILE_NAME: usize = 240;
 
 /// Where workers keep what must outlive the agent. A simulation has a disk of its own.

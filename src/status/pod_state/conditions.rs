@@ -1,7 +1,7 @@
 //! The conditions of a pod, and since when each of them is as it is.
 //!
 //! A condition's time is that of the event that brought it about, as the runtime tells it; so it is the same
-//! after a restart of the agent. StopReason a condition is as it is, is an enum; the sentence for it follows from the state.
+//! after a restart of the agent. Why a condition is as it is, is an enum; the sentence for it follows from the state.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Container as ContainerSpec;

@@ -19,7 +19,7 @@ pub(super) struct Found<'a> {
     pub(super) role: Role,
     /// What the runtime holds of it, newest first.
     pub(super) containers: Vec<&'a Container>,
-    /// StopReason it does not run, if it should.
+    /// Why it does not run, if it should.
     pub(super) waiting: Option<&'a Waiting>,
     /// What probes found.
     pub(super) probes: &'a Verdicts,

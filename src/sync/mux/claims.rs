@@ -34,7 +34,7 @@ impl Claim {
         }
     }
 
-    /// StopReason a pod is refused that wants what another one has.
+    /// Why a pod is refused that wants what another one has.
     fn finding(&self, owner: &PodName) -> Finding {
         match self {
             Self::Uid(uid) => {
