@@ -20,7 +20,7 @@ use crate::status::metrics::Metrics;
 use crate::status::metrics::process::observe_process;
 use crate::sync::published::Published;
 
-pub(crate) use plain::{Listening, ServerError, start_plain};
+pub(crate) use plain::{Listening, start_plain};
 pub(crate) use router::{Port, Request, Response};
 
 /// Asks whether the sync loop turns; the error is the reason why not. It may wait for some seconds.

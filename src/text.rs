@@ -2,6 +2,7 @@
 
 pub(crate) mod error;
 pub(crate) mod excerpt;
+pub(crate) mod last_logged;
 pub(crate) mod suggest;
 pub(crate) mod url;
 pub(crate) mod yaml;

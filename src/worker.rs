@@ -39,6 +39,7 @@ use crate::runtime::{PodRuntime, SandboxContext, StepError};
 use crate::sync::handles::Handles;
 use crate::sync::message::{Event, Report};
 use crate::text::chain;
+use crate::text::last_logged::LastLogged;
 use crate::time::backoff::Backoff;
 use checkpoints::Checkpoints;
 use exits::{Exits, log_end};
@@ -96,7 +97,7 @@ pub(crate) async fn run_pod_worker(
             written: checkpoint.clone(),
             current: checkpoint,
             failed_writes: 0,
-            write_error: String::new(),
+            logged: LastLogged::default(),
         },
         failures: StepFailures::default(),
         last_steps: Vec::new(),
@@ -168,8 +169,8 @@ struct CheckpointKeeper {
     written: Checkpoint,
     /// Writes that failed in a row.
     failed_writes: u32,
-    /// The last error that was logged about writing it.
-    write_error: String,
+    /// The last error about writing it.
+    logged: LastLogged,
 }
 
 impl CheckpointKeeper {
@@ -183,8 +184,7 @@ impl CheckpointKeeper {
 #[derive(Debug, Default)]
 struct StepFailures {
     count: u32,
-    /// The last error that was logged.
-    logged: String,
+    logged: LastLogged,
 }
 
 impl Worker {
@@ -425,9 +425,8 @@ impl Worker {
         failures.count = failures.count.saturating_add(1);
         let wait = Backoff::STEP.delay(failures.count);
         let error = chain(error);
-        if failures.logged != error {
+        if failures.logged.is_new(&error) {
             warn!(pod = %self.name, error, "cannot {what}; trying again");
-            failures.logged = error;
         }
         Next::Rest(Some(wait))
     }

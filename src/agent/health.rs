@@ -15,10 +15,12 @@ use tracing::{info, warn};
 use crate::config::Config;
 use crate::server::status_line::status_line;
 use crate::server::systemd::{Notifier, watchdog_interval};
-use crate::server::{Endpoints, HealthCheck, Listening, Port, ProbeReports, ServerError, start_plain};
+use crate::server::{Endpoints, HealthCheck, Listening, Port, ProbeReports, start_plain};
 use crate::sync::handles::Handles;
 use crate::sync::message::Event;
 use crate::sync::published::Published;
+use crate::text::chain;
+use crate::text::last_logged::LastLogged;
 use crate::worker::prober::Prober;
 
 /// A loop that does not answer within this time does not turn.
@@ -70,15 +72,14 @@ pub(super) fn ping(inbox: Sender<Event>, deadline: Duration) -> HealthCheck {
 
 /// Keeps a port open; one that is taken is tried again, for pods matter more than ports.
 async fn serve(address: SocketAddr, endpoints: Endpoints) {
-    let mut logged = false;
+    let mut logged = LastLogged::default();
     let listening: Listening = loop {
         match start_plain(address, endpoints.clone()) {
             Ok(listening) => break listening,
             Err(error) => {
-                if !logged {
-                    let (ServerError::Bind { source, .. } | ServerError::Thread { source, .. }) = &error;
-                    warn!(%error, cause = %source, "will try again");
-                    logged = true;
+                let error = chain(&error);
+                if logged.is_new(&error) {
+                    warn!(error, "will try again");
                 }
                 Timer::after(PORT_RETRY).await;
             }

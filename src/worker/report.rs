@@ -92,14 +92,13 @@ impl Worker {
             Ok(()) => {
                 self.checkpoint.written = self.checkpoint.current.clone();
                 self.checkpoint.failed_writes = 0;
-                self.checkpoint.write_error.clear();
+                self.checkpoint.logged.clear();
             }
             Err(error) => {
                 self.checkpoint.failed_writes = self.checkpoint.failed_writes.saturating_add(1);
                 let error = chain(&error);
-                if self.checkpoint.write_error != error {
+                if self.checkpoint.logged.is_new(&error) {
                     warn!(pod = %self.name, error, "cannot write the checkpoint; trying again");
-                    self.checkpoint.write_error = error;
                 }
             }
         }

@@ -16,6 +16,7 @@ use super::plugin::Plugin;
 use crate::pod::image::keyring::{Credential, DockerFile, DockerFileError, Keyring};
 use crate::pod::image::provider::Provider;
 use crate::text::chain;
+use crate::text::last_logged::LastLogged;
 
 /// No file of credentials is larger.
 const MAX_BYTES: u64 = 10 << 20;
@@ -27,8 +28,8 @@ const OTHERS_READ: u32 = 0o004;
 pub(super) struct Credentials {
     files: Vec<(PathBuf, DockerFile)>,
     plugins: Vec<Plugin>,
-    /// What was last said about a file, so that it is said once.
-    said: Mutex<BTreeMap<PathBuf, String>>,
+    /// The last problem with each file.
+    logged: Mutex<BTreeMap<PathBuf, LastLogged>>,
 }
 
 /// What was found for a repository.
@@ -87,7 +88,7 @@ impl Credentials {
         plugin_dir: PathBuf,
     ) -> Self {
         let plugins = providers.into_iter().map(|provider| Plugin::new(provider, &plugin_dir)).collect();
-        Self { files, plugins, said: Mutex::default() }
+        Self { files, plugins, logged: Mutex::default() }
     }
 
     /// The credentials for a repository: those of the file, then those of plugins.
@@ -134,20 +135,18 @@ impl Credentials {
                 }
                 Err(error) => chain(&error),
             };
-            self.say(path, problem);
+            self.log_problem(path, problem);
         }
         keyring
     }
 
-    /// Says what is wrong with a file, when that changes.
-    fn say(&self, path: PathBuf, problem: String) {
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        let earlier = said.get(&path).map_or("", String::as_str);
+    /// Logs what is wrong with a file, on change.
+    fn log_problem(&self, path: PathBuf, problem: String) {
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         if problem.is_empty() {
-            said.remove(&path);
-        } else if earlier != problem {
+            logged.remove(&path);
+        } else if logged.entry(path.clone()).or_default().is_new(&problem) {
             warn!(path = %path.display(), problem, "credentials for images");
-            said.insert(path, problem);
         }
     }
 }

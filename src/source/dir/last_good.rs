@@ -15,6 +15,7 @@ use crate::host::state::{Durability, StateError, Store};
 use crate::pod::finding::Refusal;
 use crate::source::signature::digest;
 use crate::text::chain;
+use crate::text::last_logged::LastLogged;
 
 /// The names of the two files that are not records.
 const DIRECTORY: &str = "directory";
@@ -45,7 +46,7 @@ pub(super) struct LastGoodStore {
     path: PathBuf,
     directory: Option<DirectoryRecord>,
     left_out: Vec<PathBuf>,
-    complained: bool,
+    logged: LastLogged,
 }
 
 impl LastGoodStore {
@@ -56,7 +57,7 @@ impl LastGoodStore {
             path: path.to_owned(),
             directory: None,
             left_out: Vec::new(),
-            complained: false,
+            logged: LastLogged::default(),
         }
     }
 
@@ -111,16 +112,15 @@ impl LastGoodStore {
             }
             self.left_out.clone_from(&unsaved.left_out);
         }
-        match self.write(&unsaved, identity) {
+        match self.write(&unsaved, identity).map_err(|error| chain(&error)) {
             Ok(()) => {
-                self.complained = false;
+                self.logged.clear();
                 if !unsaved.is_empty() {
                     files.mark_saved(&unsaved);
                 }
             }
-            Err(error) if !self.complained => {
-                warn!(error = chain(&error), "cannot keep the last good versions of manifests");
-                self.complained = true;
+            Err(error) if self.logged.is_new(&error) => {
+                warn!(error, "cannot keep the last good versions of manifests");
             }
             Err(_) => {}
         }

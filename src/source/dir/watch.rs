@@ -17,6 +17,8 @@ use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use smol::Timer;
 use tracing::{info, warn};
 
+use crate::text::last_logged::LastLogged;
+
 use super::scan::{MOUNT_ID, ReadFile, Writers};
 use super::timing::{EVENT_PAUSE, FENCE_DEADLINE, OPEN_WRITER, QUIET};
 use super::watched_names::Watched;
@@ -68,7 +70,7 @@ pub(super) struct Watch {
     /// How long the second file of a pair is waited for.
     pause: Duration,
     fence: Option<InotifyFence>,
-    complained: bool,
+    logged: LastLogged,
 }
 
 impl Watch {
@@ -88,7 +90,7 @@ impl Watch {
             // A manifest and its signature are written one after the other.
             pause: if pairs { EVENT_PAUSE } else { Duration::ZERO },
             fence: InotifyFence::new(),
-            complained: false,
+            logged: LastLogged::default(),
         }
     }
 
@@ -107,8 +109,9 @@ impl Watch {
         }
         if let Err(error) = self.rewatch(wanted) {
             self.drop_watcher();
-            if !std::mem::replace(&mut self.complained, true) {
-                warn!(%error, "cannot watch the manifests; relying on the rescan");
+            let error = error.to_string();
+            if self.logged.is_new(&error) {
+                warn!(error, "cannot watch the manifests; relying on the rescan");
             }
         }
     }
@@ -227,7 +230,7 @@ impl Watch {
         }
         self.watcher = Some(watcher);
         self.watched = wanted;
-        self.complained = false;
+        self.logged.clear();
         Ok(())
     }
 

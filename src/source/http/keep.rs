@@ -18,6 +18,7 @@ use crate::pod::decode::{Origin, decode_document};
 use crate::pod::{ConfigHash, Source};
 use crate::source::signature::{Newest, PublicKey, digest};
 use crate::text::chain;
+use crate::text::last_logged::LastLogged;
 use crate::text::yaml::Document;
 
 /// The name of the pods' file.
@@ -68,7 +69,7 @@ pub(super) struct Kept {
     /// The pods that were last written or read, each with who signed it, if this agent knows.
     pods: Option<Vec<(Option<Arc<str>>, ConfigHash)>>,
     newest: BTreeMap<String, Newest>,
-    complained: bool,
+    logged: LastLogged,
 }
 
 /// How pods of the URL are made.
@@ -89,7 +90,7 @@ impl Kept {
             url: digest(url.as_bytes()),
             pods: None,
             newest: BTreeMap::new(),
-            complained: false,
+            logged: LastLogged::default(),
         };
         if let Some(Serials { keys, key, newest }) = or_warn(kept.store.read(SERIAL)) {
             kept.newest = key.zip(newest).into_iter().chain(keys).collect();
@@ -120,7 +121,7 @@ impl Kept {
         self.newest.insert(key.to_string(), newest);
         let serials = Serials { keys: self.newest.clone(), ..Serials::default() };
         let written = self.store.write(SERIAL, &serials, Durability::Power);
-        self.complain(written);
+        self.log_unwritten(written);
     }
 
     /// Writes the pods that count, if they are not the ones on disk.
@@ -137,19 +138,15 @@ impl Kept {
         let written = self.store.write(PODS, &pods, Durability::Power);
         // What could not be written is tried again at the next look.
         self.pods = now.filter(|_| written.is_ok());
-        self.complain(written);
+        self.log_unwritten(written);
     }
 
-    /// Says once that the disk does not take it.
-    fn complain(&mut self, written: Result<(), StateError>) {
-        match written {
-            Ok(()) => self.complained = false,
-            Err(error) if !self.complained => {
-                self.complained = true;
-                warn!(
-                    error = chain(&error),
-                    "the pods of the URL would not survive a reboot without the server"
-                );
+    /// Logs a write that failed, on change.
+    fn log_unwritten(&mut self, written: Result<(), StateError>) {
+        match written.map_err(|error| chain(&error)) {
+            Ok(()) => self.logged.clear(),
+            Err(error) if self.logged.is_new(&error) => {
+                warn!(error, "the pods of the URL would not survive a reboot without the server");
             }
             Err(_) => {}
         }
