@@ -54,7 +54,10 @@ impl Disk {
 
     /// That the pod has completed would outlive a power cut.
     pub(super) fn has_completed(&self, pod: &Pod) -> bool {
-        self.durable.get(&pod.name).is_some_and(|stored| stored.checkpoint.has_completed(pod))
+        let completed = |files: &BTreeMap<PodName, Stored>| {
+            files.get(&pod.name).is_some_and(|stored| stored.checkpoint.has_completed(pod))
+        };
+        completed(&self.files) && completed(&self.durable)
     }
 
     /// What the next agent is given: each file as it is read back.
