@@ -233,10 +233,13 @@ impl World {
         }
     }
 
-    /// One writer per pod name: a worker makes one call after the other, so two at a time are of two workers.
+    /// One writer per pod name: a worker makes one call after the other, so two at a time are of two workers. A worker that
+    /// is dismissed while it looks may come to the end of that.
     fn check_one_writer(&mut self, pod: &PodName, op: &str, by: Caller) {
-        let others = self.calls.values().filter(|call| call.by == Caller::Worker && call.pod == *pod);
+        let writes = |op: &str, by: Caller| by == Caller::Worker && op != "List";
+        let others = self.calls.values().filter(|call| writes(call.op, call.by) && call.pod == *pod);
         let other = others.filter(|call| Some(call.agent) == self.agent).map(|call| call.op).next();
+        let by = if writes(op, by) { by } else { Caller::Job };
         if let (Some(other), Caller::Worker) = (other, by) {
             self.violate("1 one writer", format!("{pod}: {op} while {other} is under way"));
         }

@@ -1,7 +1,9 @@
 //! What is remembered, for how long, and what it is worth.
 
 use super::*;
-use crate::pod::state::{ConditionType, ContainerSummary, CreatedContainer, FailedReason, Termination, Waiting};
+use crate::pod::state::{
+    ConditionType, ContainerSummary, CreatedContainer, FailedReason, Termination, Waiting,
+};
 use crate::pod::testing::pod;
 
 /// The state of a pod with these containers; an empty id stands for one that was not created.
@@ -267,7 +269,8 @@ fn what_only_the_record_knows_is_kept_before_anything_is_done() {
 
 #[test]
 fn what_completed_while_sidecars_ran_is_shown_as_over() {
-    let ended = |exit_code| RunState::Terminated(Box::new(Termination { exit_code, ..Termination::default() }));
+    let ended =
+        |exit_code| RunState::Terminated(Box::new(Termination { exit_code, ..Termination::default() }));
     let waits = RunState::Waiting(Waiting { reason: "PodInitializing".into(), message: String::new() });
     for (container, phase, expect) in [
         (ended(0), Phase::Running, Phase::Succeeded),
