@@ -15,7 +15,7 @@ MAX_CRATES := 140
 # Where cargo builds.
 TARGET = $$($(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
 
-.PHONY: help deps go toolchain build lint unit e2e deny size test demo bench-build bench soak corpus config-corpus fuzz mutants clean
+.PHONY: help deps go toolchain build lint unit e2e deny size test simulate demo bench-build bench soak corpus config-corpus fuzz mutants clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,11 @@ size: build ## Hold the release binary and the number of its crates to their lim
 	test $$bytes -le $(MAX_BYTES) && test $$crates -le $(MAX_CRATES)
 
 test: deps lint unit e2e size ## Format, lints, all tests, size: what CI runs
+
+SEEDS ?= 100000
+
+simulate: ## Run the whole agent in SEEDS=100000 simulations; SIMULATE_SEED=N replays one
+	SIMULATE_SEEDS=$(SEEDS) $(CARGO) test --locked --profile rig --lib simulation -- --nocapture
 
 demo: deps ## Run the examples on a private containerd until Ctrl-C, or for DEMO_SECONDS=N
 	$(CARGO) build --locked --bin rkubelet --example demo

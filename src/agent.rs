@@ -4,6 +4,8 @@
 
 mod build;
 mod health;
+#[cfg(test)]
+mod simulation;
 mod turn;
 
 use std::sync::Arc;

@@ -38,9 +38,9 @@ use crate::probe::target::ProbeHost;
 use cri::{CriClient, CriError};
 use handlers::HandlerRunner;
 use handlers::hooks::HookError;
-use limiter::{Permit, PriorityLimiter};
 
 pub(crate) use image::{Fallback, Image, ImageError, Images, PullSettings};
+pub(crate) use limiter::{Permit, PriorityLimiter};
 pub(crate) use observe::{Cache, Made};
 pub(crate) use pod_runtime::{Answer, PodRuntime, ProbeRunner, SandboxContext};
 pub(crate) use start::StartError;

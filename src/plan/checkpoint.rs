@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Step;
 use crate::pod::observed::{Container, Observed};
-use crate::pod::state::{Failed, PodState};
+use crate::pod::state::{Failed, Phase, PodState, RunState};
 use crate::pod::{ConfigHash, ContainerId, Pod, PodUid, SandboxId, Source};
 
 /// What a write must survive.
@@ -171,7 +171,7 @@ impl Checkpoint {
         let mut ids = completed.state.all_containers().filter_map(|container| container.id()).peekable();
         let is_held = |id: &ContainerId| observed.containers.iter().any(|held| held.id == *id);
         let can_be_computed = ids.peek().is_some() && ids.all(is_held);
-        (!can_be_computed).then(|| completed.state.clone())
+        (!can_be_computed).then(|| as_over(&completed.state))
     }
 
     /// There is nothing to remember.
@@ -215,4 +215,17 @@ impl Checkpoint {
     fn instance_id(&self) -> Option<(&PodUid, &ConfigHash)> {
         self.instance.as_ref().map(|instance| (&instance.uid, &instance.hash))
     }
+}
+
+/// The state of a pod that is over: it may have been noted while sidecars still ran.
+fn as_over(state: &Arc<PodState>) -> Arc<PodState> {
+    if matches!(state.phase, Phase::Succeeded | Phase::Failed) {
+        return state.clone();
+    }
+    let succeeded = state
+        .containers
+        .iter()
+        .all(|container| matches!(&container.state, RunState::Terminated(ended) if ended.exit_code == 0));
+    let phase = if succeeded { Phase::Succeeded } else { Phase::Failed };
+    Arc::new(PodState { phase, ..(**state).clone() })
 }

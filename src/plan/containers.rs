@@ -107,6 +107,10 @@ pub(super) fn plan_run(pod: &Pod, situation: &Situation<'_>, others: &[SandboxId
     if situation.checkpoint.has_completed(pod) {
         // Whatever became of its traces.
         (finished, needs) = (true, Needs::default());
+        if passed == Init::Pending {
+            // Only one that failed completes here; the sidecars before it have ended since.
+            passed = Init::Failed;
+        }
     } else if let Some((left, waiting)) = judge.round.remaining(crash_loop, situation) {
         needs = Needs::default();
         needs.wait(left);

@@ -97,14 +97,14 @@ pub(super) fn killed(pod: &Pod, situation: &Situation<'_>, others: &[SandboxId])
     let own = situation.observed.own(pod);
     let is_killed = |c: &&Container| {
         let strands = c.is_alive() && current.is_none_or(|sandbox| sandbox.id != c.sandbox);
-        strands
-            || is_unhealthy(pod, c, situation.probes)
-            || situation.checkpoint.killed_containers.contains(&c.id)
+        // One that ended by itself before it was told to is judged by its exit code.
+        let unhealthy = c.is_alive() && is_unhealthy(pod, c, situation.probes);
+        strands || unhealthy || situation.checkpoint.killed_containers.contains(&c.id)
     };
     own.filter(is_killed).map(|c| c.id.clone()).collect()
 }
 
-/// It is ended for a probe, or was, and its policy wants it back.
+/// It is to be ended for a probe, and its policy wants it back.
 fn is_unhealthy(pod: &Pod, container: &Container, probes: &Verdicts) -> bool {
     let of_name = pod.containers().find(|(_, spec)| spec.name == container.name);
     let may_restart = |spec| RestartPolicy::of(&pod.spec, spec) != RestartPolicy::Never;

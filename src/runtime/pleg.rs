@@ -147,8 +147,9 @@ async fn list_node(cri: &CriClient) -> Result<NodeList, CriError> {
     for sandbox in sandboxes {
         let Some(name) = keys::pod_name(&sandbox.labels) else { continue };
         let listed = list.entry(name).or_default();
-        listed.source =
+        let source =
             sandbox.annotations.get(keys::CONFIG_SOURCE).and_then(|text| Source::from_annotation(text));
+        listed.sources.insert(source);
         listed.uids.extend(sandbox.labels.get(keys::POD_UID).cloned().map(PodUid));
         listed.seen.insert(sandbox.id, Seen::alive_if(sandbox.state == PodSandboxState::SandboxReady as i32));
     }

@@ -29,6 +29,20 @@ pub(crate) type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SandboxContext(pub(super) Arc<PodSandboxConfig>);
 
+#[cfg(test)]
+impl SandboxContext {
+    /// What a simulated runtime needs to know: the attempt.
+    pub(crate) fn of_attempt(attempt: u32) -> Self {
+        let metadata = super::cri::proto::PodSandboxMetadata { attempt, ..Default::default() };
+        Self(Arc::new(PodSandboxConfig { metadata: Some(metadata), ..Default::default() }))
+    }
+
+    /// The attempt.
+    pub(crate) fn attempt(&self) -> u32 {
+        self.0.metadata.as_ref().map_or(0, |metadata| metadata.attempt)
+    }
+}
+
 /// What a worker asks of the runtime and of the node. Every answer comes in bounded time; an answer that is not awaited any
 /// more is given up.
 pub(crate) trait PodRuntime: Debug + Send + Sync {

@@ -14,8 +14,8 @@ pub(crate) type NodeList = BTreeMap<PodName, Listed>;
 /// What the node holds for one pod name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Listed {
-    /// The source that the pod came from, if the sandbox says so.
-    pub source: Option<Source>,
+    /// The sources that its sandboxes came from; none where a sandbox does not say so.
+    pub sources: BTreeSet<Option<Source>>,
     /// The UIDs of its sandboxes.
     pub uids: BTreeSet<PodUid>,
     /// Its sandboxes and containers.

@@ -241,7 +241,11 @@ impl SyncLoop {
     fn end_orphans(&mut self) -> Vec<Command> {
         let Some(list) = &self.listed else { return Vec::new() };
         let is_over = |source| source != Source::Api && self.config.is_settled(source);
-        let held = list.iter().filter(|(_, listed)| listed.source.is_some_and(is_over));
+        // A name may have sandboxes of two sources, if its pod moved: neither may still want it.
+        let all_over = |sources: &BTreeSet<Option<Source>>| {
+            !sources.is_empty() && sources.iter().all(|source| source.is_some_and(is_over))
+        };
+        let held = list.iter().filter(|(_, listed)| all_over(&listed.sources));
         // A checkpoint without an instance is worth nothing once the runtime holds nothing of the pod.
         let forgotten = |past: &Remembered| {
             let last = past.checkpoint.instance.as_ref();
@@ -270,7 +274,7 @@ impl SyncLoop {
     pub(crate) fn left_alone(&self) -> Vec<&PodName> {
         let listed = self.listed.iter().flatten();
         listed
-            .filter(|(_, l)| l.source.is_some_and(|s| !self.config.expects(s)))
+            .filter(|(_, l)| l.sources.iter().flatten().any(|source| !self.config.expects(*source)))
             .map(|(name, _)| name)
             .collect()
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::pod::state::{
-    ConditionType, ContainerSummary, CreatedContainer, FailedReason, Phase, RunState, Waiting,
+    ConditionType, ContainerSummary, CreatedContainer, FailedReason, Termination, Waiting,
 };
 use crate::pod::testing::pod;
 
@@ -264,5 +264,25 @@ fn what_only_the_record_knows_is_kept_before_anything_is_done() {
     ] {
         assert_eq!(now.may_wait(&written, std::slice::from_ref(step)), expect, "{name}");
         assert!(!now.may_wait(&written, &[]), "{name}: at rest");
+    }
+}
+
+#[test]
+fn what_completed_while_sidecars_ran_is_shown_as_over() {
+    let ended =
+        |exit_code| RunState::Terminated(Box::new(Termination { exit_code, ..Termination::default() }));
+    let waits = RunState::Waiting(Waiting { reason: "PodInitializing".into(), message: String::new() });
+    for (container, phase, expect) in [
+        (ended(0), Phase::Running, Phase::Succeeded),
+        (ended(1), Phase::Running, Phase::Failed),
+        (waits, Phase::Pending, Phase::Failed),
+        (ended(1), Phase::Succeeded, Phase::Succeeded),
+    ] {
+        let mut last = PodState::clone(&state(phase, &["one"]));
+        last.containers[0].state = container.clone();
+        let mut record = Checkpoint::default();
+        record.note(&pod("p", "u"), Life::Completed, Arc::new(last));
+        let standing = record.standing(&pod("p", "u"), &Observed::default()).unwrap();
+        assert_eq!(standing.phase, expect, "{container:?}, {phase:?}");
     }
 }

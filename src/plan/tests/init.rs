@@ -1,6 +1,7 @@
 //! Init containers and sidecars.
 
 use super::*;
+use crate::plan::checkpoint::Life;
 use crate::pod::observed::Observed;
 
 /// `setup` runs to its end, `proxy` is a sidecar, `last` runs to its end, then `main`.
@@ -138,4 +139,33 @@ fn a_new_sandbox_is_initialised_anew() {
     let mut anew = dead.clone();
     anew.sandboxes.push(sandbox("u", 1, true));
     assert_eq!(next(&anew, "Always"), ["start i0 #1 in u-s1 after 0"]);
+}
+
+#[test]
+fn a_pod_whose_init_container_failed_stays_failed_when_its_sidecar_has_ended() {
+    let mut pod = pod_with("p", "u", "Never", &["main", "proxy", "setup"]);
+    let init = pod.spec.containers.split_off(1);
+    pod.spec.init_containers = Some(init);
+    pod.spec
+        .init_containers
+        .iter_mut()
+        .flatten()
+        .take(1)
+        .for_each(|c| c.restart_policy = Some("Always".into()));
+    let setup = container("u", 0, "setup", 0, exited(1, 50));
+    for (proxy, completed) in [(running(), false), (exited(143, 60), true)] {
+        let proxy = Container { sidecar: Some(0), ..container("u", 0, "proxy", 0, proxy) };
+        let observed =
+            Observed { sandboxes: vec![sandbox("u", 0, true)], containers: vec![proxy, setup.clone()] };
+        let mut calm = Calm::default();
+        if completed {
+            calm.checkpoint.note(&pod, Life::Completed, Arc::default());
+        }
+        let plan = plan_pod(&calm.situation(&Want::Run(Arc::new(pod.clone())), &observed));
+        assert_eq!(
+            (plan.init, plan.lifecycle),
+            (Init::Failed, PodLifecycle::Completed),
+            "noted: {completed}"
+        );
+    }
 }

@@ -19,8 +19,14 @@ fn pod(policy: &str) -> Pod {
 type Found = (&'static str, Kind, Option<Outcome>);
 
 fn plan(pod: &Pod, containers: Vec<Container>, found: &[Found]) -> Plan {
+    plan_after(&Plan::default(), pod, containers, found)
+}
+
+/// The plan that follows another one, of which is remembered what must be.
+fn plan_after(before: &Plan, pod: &Pod, containers: Vec<Container>, found: &[Found]) -> Plan {
     let verdicts = found.iter().map(|(id, kind, verdict)| ((ContainerId::from(*id), *kind), *verdict));
-    let calm = Calm { probes: verdicts.collect(), ..Calm::default() };
+    let checkpoint = Checkpoint { killed_containers: before.killed.clone(), ..Checkpoint::default() };
+    let calm = Calm { probes: verdicts.collect(), checkpoint, ..Calm::default() };
     let observed = Observed { sandboxes: vec![sandbox("u", 0, true)], containers };
     plan_pod(&calm.situation(&Want::Run(Arc::new(pod.clone())), &observed))
 }
@@ -76,8 +82,10 @@ fn what_was_ended_for_a_probe_is_restarted_by_policy_whatever_its_exit_code() {
         ("Never", 0, &[DEAD], OVER),
         ("Never", 137, &[DEAD], OVER),
     ] {
+        let ends = plan(&pod(policy), vec![container("u", 0, "main", 0, running())], found);
         // Long enough ago for no back-off.
-        let plan = plan(&pod(policy), vec![container("u", 0, "main", 0, exited(code, 50))], found);
+        let ended = vec![container("u", 0, "main", 0, exited(code, 50))];
+        let plan = plan_after(&ends, &pod(policy), ended, found);
         assert_eq!(words(&plan), expect, "{policy} {code} {found:?}");
         // Remembered, for a restart of the agent.
         assert_eq!(
@@ -86,6 +94,16 @@ fn what_was_ended_for_a_probe_is_restarted_by_policy_whatever_its_exit_code() {
         );
         let completed = plan.lifecycle == PodLifecycle::Completed;
         assert_eq!(completed, expect == OVER, "{policy} {code} {found:?}");
+    }
+}
+
+#[test]
+fn what_ended_by_itself_before_it_was_told_to_is_judged_by_its_exit_code() {
+    for (policy, code, again) in [("OnFailure", 0, false), ("OnFailure", 1, true), ("Always", 0, true)] {
+        let ended = vec![container("u", 0, "main", 0, exited(code, 50))];
+        let plan = plan(&pod(policy), ended, &[DEAD]);
+        assert_eq!(plan.lifecycle == PodLifecycle::Completed, !again, "{policy} {code}");
+        assert_eq!(plan.killed, [].into(), "{policy} {code}");
     }
 }
 

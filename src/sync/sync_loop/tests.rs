@@ -1,6 +1,7 @@
 //! Recorded sequences of events, replayed.
 
 mod holds;
+mod moved;
 
 use super::*;
 use crate::plan::checkpoint::{Age, Checkpoint, Life};
@@ -31,7 +32,7 @@ type Entry<'a> = (&'a str, Option<Source>, &'a [(&'a str, bool)]);
 
 fn listed(pods: &[Entry<'_>]) -> Event {
     let each = pods.iter().map(|(pod, source, ids)| {
-        (name(pod), Listed { source: *source, seen: seen(ids), ..Listed::default() })
+        (name(pod), Listed { sources: [*source].into(), seen: seen(ids), ..Listed::default() })
     });
     Event::Pleg(PlegEvent::Listed(each.collect()))
 }
@@ -333,6 +334,36 @@ fn a_late_report_on_an_earlier_version_of_a_fixed_uid_is_not_the_next_ones() {
         state.handle(synced(report, &[("s", true)]));
         assert_eq!(phase_of_a(&state), phase, "{}", report.hash);
     }
+}
+
+#[test]
+fn a_fixed_uid_moves_to_another_name_only_when_the_first_is_gone() {
+    let fixed =
+        |name: &str| Arc::new(Pod { uid: PodUid::from("fixed"), ..pod(name, &format!("hash-{name}")) });
+    let (a, b) = (fixed("a"), fixed("b"));
+    let mut state = SyncLoop::new([Source::File]);
+    assert_eq!(on(&mut state, config(&[&a], true)), [], "the runtime may hold it under another name");
+    assert_eq!(on(&mut state, listed(&[])), [run(&a)]);
+    on(&mut state, synced(&a, &[("s", true)]));
+    let commands = on(&mut state, config(&[&b], true));
+    assert_eq!(commands, [Said::Tell(name("a"), Want::Stop { grace: None })], "b waits");
+    assert!(state.view().pods.contains_key(&name("b")), "and is shown");
+    assert_eq!(on(&mut state, listed(&[("a", Some(Source::File), &[("s", true)])])), []);
+    let gone = gone(&state, "a");
+    assert_eq!(on(&mut state, gone), [Said::Dismiss(name("a")), run(&b)]);
+
+    // The rename happened while no agent ran: the runtime holds the first.
+    let mut state = SyncLoop::new([Source::File]);
+    assert_eq!(on(&mut state, config(&[&b], true)), []);
+    let held = Listed {
+        sources: [Some(Source::File)].into(),
+        uids: [PodUid::from("fixed")].into(),
+        seen: seen(&[("s", true)]),
+    };
+    let list = Event::Pleg(PlegEvent::Listed([(name("a"), held)].into()));
+    assert_eq!(on(&mut state, list), [Said::Tell(name("a"), Want::Stop { grace: None })]);
+    let gone = self::gone(&state, "a");
+    assert_eq!(on(&mut state, gone), [Said::Dismiss(name("a")), run(&b)]);
 }
 
 proptest::proptest! {

@@ -47,7 +47,7 @@ fn a_fixed_uid_moves_to_another_name_only_when_the_first_is_gone() {
     let mut state = SyncLoop::new([Source::File]);
     assert_eq!(on(&mut state, config(&[&b], true)), []);
     let held = Listed {
-        source: Some(Source::File),
+        sources: [Some(Source::File)].into(),
         uids: [PodUid::from("fixed")].into(),
         seen: seen(&[("s", true)]),
     };
