@@ -5,6 +5,7 @@
 
 use std::io::{self, Cursor, Read, Write};
 
+use percent_encoding::percent_decode_str;
 use tiny_http::{HTTPVersion, Header, StatusCode};
 
 use super::router::{Method, Request, Response};
@@ -16,14 +17,15 @@ const MAX_HEAD: usize = 8 * 1024;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     method: Method,
-    target: String,
+    /// Without percent-encoding.
+    path: String,
+    query: String,
 }
 
 impl Head {
     /// The request, as the router wants it.
     pub(crate) fn request(&self) -> Request<'_> {
-        let (path, query) = self.target.split_once('?').unwrap_or((&self.target, ""));
-        Request { method: self.method, path, query }
+        Request { method: self.method, path: &self.path, query: &self.query }
     }
 }
 
@@ -90,7 +92,26 @@ fn parse_head(bytes: &[u8]) -> Option<Head> {
         tiny_http::Method::Head => Method::Head,
         _ => Method::Other,
     };
-    Some(Head { method, target: target.to_owned() })
+    let (path, query) = split_target(target)?;
+    Some(Head { method, path, query: query.to_owned() })
+}
+
+/// Path and query of a request's target: a path, or a whole URL as proxies are sent it. None if the path is not encoded
+/// as it must be.
+fn split_target(target: &str) -> Option<(String, &str)> {
+    let is_http = |scheme: &str| ["http", "https"].iter().any(|http| scheme.eq_ignore_ascii_case(http));
+    let local = match target.split_once("://") {
+        Some((scheme, rest)) if is_http(scheme) => &rest[rest.find(['/', '?']).unwrap_or(rest.len())..],
+        _ => target,
+    };
+    let (path, query) = local.split_once('?').unwrap_or((local, ""));
+    let is_hex = |digit: Option<&u8>| digit.is_some_and(u8::is_ascii_hexdigit);
+    let is_encoded = |rest: &str| is_hex(rest.as_bytes().first()) && is_hex(rest.as_bytes().get(1));
+    if !path.split('%').skip(1).all(is_encoded) {
+        return None;
+    }
+    let path = if path.is_empty() { "/" } else { path };
+    Some((percent_decode_str(path).decode_utf8_lossy().into_owned(), query))
 }
 
 /// Writes the response to a request of this method. As HTTP/1.0, since we close after each response.
@@ -142,6 +163,14 @@ mod tests {
             ("GET / HTTP/1.0\r\n\r\n", Method::Get, "/", ""),
             ("HEAD /a?b=c?d HTTP/1.1\r\n\r\n", Method::Head, "/a", "b=c?d"),
             ("POST /a HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", Method::Other, "/a", ""),
+            ("GET http://host:1/a?b HTTP/1.1\r\n\r\n", Method::Get, "/a", "b"),
+            ("GET HTTPS://host/ HTTP/1.1\r\n\r\n", Method::Get, "/", ""),
+            ("GET http://host HTTP/1.1\r\n\r\n", Method::Get, "/", ""),
+            ("GET http://host?b HTTP/1.1\r\n\r\n", Method::Get, "/", "b"),
+            ("GET /http://host/a HTTP/1.1\r\n\r\n", Method::Get, "/http://host/a", ""),
+            ("GET /health%7A HTTP/1.1\r\n\r\n", Method::Get, "/healthz", ""),
+            ("GET /%c3%a9%3Fa?%41 HTTP/1.1\r\n\r\n", Method::Get, "/\u{e9}?a", "%41"),
+            ("GET /%ff HTTP/1.1\r\n\r\n", Method::Get, "/\u{fffd}", ""),
             ("BREW * HTTP/1.1\r\n\r\n\r\n", Method::Other, "*", ""),
         ] {
             let whole = read_head(&mut text.as_bytes()).unwrap();
@@ -159,6 +188,9 @@ mod tests {
             (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Some(400)),
             (b"GET /a b HTTP/1.1\r\n\r\n", Some(400)),
             (b"GET /\xff HTTP/1.1\r\n\r\n", Some(400)),
+            (b"GET /% HTTP/1.1\r\n\r\n", Some(400)),
+            (b"GET /%4 HTTP/1.1\r\n\r\n", Some(400)),
+            (b"GET /%+1 HTTP/1.1\r\n\r\n", Some(400)),
             (b"GET / HTTP/1.1\r\nno colon\r\n\r\n", Some(400)),
             (b"GET / HTTP/1.1\r\nA : b\r\n\r\n", Some(400)),
             (b"\x16\x03\x01\x02\x00\r\n\r\n", Some(400)),

@@ -8,19 +8,19 @@
 //! ours, since tiny_http's own server panics when a client resets its connection early (and a panic ends the
 //! agent), reads heads without a limit, and starts threads without one. Its messages serve us well.
 
+mod slots;
+
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::Endpoints;
 use super::message::{read_head, write_response};
 use super::router::{Method, Port};
-
-/// Connections that one port serves at a time; more wait in the kernel's queue.
-const SLOTS: usize = 16;
+use slots::{Slot, Slots};
 
 /// How long a client may take to send the head of its request.
 const READ_WITHIN: Duration = Duration::from_secs(3);
@@ -105,13 +105,12 @@ pub(crate) fn start_plain(address: SocketAddr, endpoints: Endpoints) -> Result<L
 fn run_plain(listener: &TcpListener, endpoints: &Arc<Endpoints>, stop: &AtomicBool) {
     let slots = Arc::new(Slots::default());
     loop {
-        let slot = Slots::take(&slots);
         let accepted = listener.accept();
         if stop.load(Ordering::Relaxed) {
             return;
         }
         let (stream, client) = match accepted {
-            Ok(accepted) => accepted,
+            Ok((stream, client)) => (Arc::new(stream), client),
             // The client's fault: it went before we came.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
             Err(error) => {
@@ -120,10 +119,10 @@ fn run_plain(listener: &TcpListener, endpoints: &Arc<Endpoints>, stop: &AtomicBo
                 continue;
             }
         };
+        let slot = Slots::take(&slots, stream.clone());
         let endpoints = endpoints.clone();
         let connection = move || {
-            let _slot = slot;
-            if let Err(error) = serve(&stream, &endpoints) {
+            if let Err(error) = serve(&stream, &slot, &endpoints) {
                 tracing::debug!(port = ?endpoints.port, %client, %error, "a connection ended early");
             }
         };
@@ -136,8 +135,10 @@ fn run_plain(listener: &TcpListener, endpoints: &Arc<Endpoints>, stop: &AtomicBo
 }
 
 /// One request and its response.
-fn serve(stream: &TcpStream, endpoints: &Endpoints) -> io::Result<()> {
-    let (method, response) = match read_head(&mut Timed::new(stream, READ_WITHIN)) {
+fn serve(stream: &TcpStream, slot: &Slot, endpoints: &Endpoints) -> io::Result<()> {
+    let head = read_head(&mut Timed::new(stream, READ_WITHIN));
+    slot.set_idle(false);
+    let (method, response) = match head {
         Ok(head) => {
             let request = head.request();
             (request.method, endpoints.answer(&request))
@@ -149,6 +150,7 @@ fn serve(stream: &TcpStream, endpoints: &Endpoints) -> io::Result<()> {
     };
     write_response(&mut Timed::new(stream, WRITE_WITHIN), method, &response)?;
     stream.shutdown(Shutdown::Write)?;
+    slot.set_idle(true);
     io::copy(&mut Timed::new(stream, DRAIN_WITHIN).take(DRAIN_BYTES), &mut io::sink()).map(drop)
 }
 
@@ -188,44 +190,11 @@ impl Write for Timed<'_> {
     }
 }
 
-/// The connections of one port, counted.
-#[derive(Debug, Default)]
-struct Slots {
-    taken: Mutex<usize>,
-    freed: Condvar,
-}
-
-/// One connection's place; given back when dropped, also by a panic.
-#[derive(Debug)]
-struct Slot(Arc<Slots>);
-
-impl Slots {
-    /// Waits for a place. It comes: every connection has deadlines.
-    fn take(slots: &Arc<Self>) -> Slot {
-        let mut taken = slots.lock();
-        while *taken >= SLOTS {
-            taken = slots.freed.wait(taken).unwrap_or_else(|poisoned| poisoned.into_inner());
-        }
-        *taken += 1;
-        Slot(slots.clone())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, usize> {
-        self.taken.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        *self.0.lock() -= 1;
-        self.0.freed.notify_one();
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    use std::sync::{Mutex, mpsc};
 
+    use super::slots::SLOTS;
     use super::*;
     use crate::server::HealthCheck;
     use crate::server::pods::tests::reference_view;
@@ -341,6 +310,22 @@ mod tests {
         let silent: Vec<_> = (0..SLOTS).map(|_| connected(&listening)).collect();
         assert!(get(&listening, "/healthz").starts_with("HTTP/1.0 200 "));
         drop(silent);
+    }
+
+    #[test]
+    fn idle_connections_make_room_for_a_request() {
+        let listening = started(Port::Healthz, healthy());
+        let idle: Vec<_> = (0..SLOTS * 9).map(|_| connected(&listening)).collect();
+        let asked = Instant::now();
+        assert!(get(&listening, "/healthz").starts_with("HTTP/1.0 200 "));
+        // Nine rounds of the grace; with the whole time for a head it would be 27 s.
+        assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
+        // Those that came last still have their slots.
+        let mut last = idle.last().unwrap();
+        last.write_all(b"GET /healthz HTTP/1.1\r\n\r\n").unwrap();
+        let mut text = String::new();
+        last.read_to_string(&mut text).unwrap();
+        assert!(text.starts_with("HTTP/1.0 200 "), "{text}");
     }
 
     #[test]

@@ -1,7 +1,11 @@
 //! Point 7: health, pods and metrics over HTTP.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
 use crate::manifest;
-use crate::rig::{NODE_IP, READ_ONLY_PORT, Rig};
+use crate::rig::{NODE_IP, READ_ONLY_PORT, Rig, inside_network};
 
 fn read_only(path: &str) -> String {
     format!("http://127.0.0.1:{READ_ONLY_PORT}{path}")
@@ -16,6 +20,36 @@ fn healthz_says_ok() {
         rig.http_get(&format!("http://{NODE_IP}:10248/healthz")).is_none(),
         "the health port is on loopback only"
     );
+}
+
+/// Sends a request as it is written, and returns the response. For a thread in the rig's network.
+fn send_request(head: &str) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", READ_ONLY_PORT)).expect("connect");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
+    stream.write_all(format!("{head}\r\n\r\n").as_bytes()).expect("send");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("a response");
+    text
+}
+
+#[test]
+fn every_form_of_a_path_is_understood_and_idle_connections_delay_nobody() {
+    let rig = Rig::new();
+    let agent = rig.start_agent(&[]);
+    agent.wait_healthy();
+    rig.wait("the read-only port", || rig.http_get(&read_only("/healthz")).is_some());
+    let client = inside_network(rig.machine().first_pid(), || {
+        for target in ["/healthz", "http://node1/healthz", "/health%7A"] {
+            let response = send_request(&format!("GET {target} HTTP/1.1\r\nHost: node1"));
+            assert!(response.starts_with("HTTP/1.0 200 "), "{target}: {response}");
+        }
+        let idle: Vec<_> = (0..145).map(|_| TcpStream::connect(("127.0.0.1", READ_ONLY_PORT))).collect();
+        let asked = Instant::now();
+        assert!(send_request("GET /healthz HTTP/1.1").ends_with("ok"));
+        assert!(asked.elapsed() < Duration::from_secs(10), "after {:?}", asked.elapsed());
+        drop(idle);
+    });
+    client.join().expect("the client");
 }
 
 #[test]

@@ -34,7 +34,7 @@ use rustix::process::Pid;
 pub(crate) use agent::Agent;
 pub(crate) use cri::{Container, ContainerSeen, ContainerState, Sandbox, SandboxSeen};
 pub(crate) use http::Reply;
-pub(crate) use machine::Machine;
+pub(crate) use machine::{Machine, inside_network};
 #[allow(unused_imports, reason = "the demo and the benchmark pull nothing")]
 pub(crate) use registry::{Access, GATED, Gate, PASSWORD, REGISTRY, Registry, USER};
 pub(crate) use wait::wait_until;
