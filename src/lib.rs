@@ -86,6 +86,7 @@
 //! | What is a pod's identity? | `pod::identity`: a versioned hash of the manifest as written, its path and the node name |
 //! | Which pods should run, when sources disagree? | `sync::mux`; what only one pod can have: `sync::mux::claims` |
 //! | Who starts after whom? | `plan::order` |
+//! | What may not be started, since its key was replaced? | `source::unvouched`; obeyed in `plan::starts` |
 //! | Is a container started, restarted or ended? | `plan::plan_pod`: `plan::containers` (`Judge::need`), `plan::init`, `plan::round`, `plan::stop`; what follows an exit code: `pod::restart` |
 //! | How long does a retry wait? | `time::backoff`, counted by `time::since` |
 //! | What does the URL's answer mean, and when is it asked again? | `source::http::reading` (an error, or contents), `source::http::judge` (which pods), `source::http::pace` |

@@ -17,6 +17,7 @@ pub(crate) mod order;
 mod pull;
 mod round;
 mod sandbox;
+mod starts;
 mod stop;
 #[cfg(test)]
 mod tests;
@@ -41,6 +42,7 @@ pub(crate) use deadline::Activity;
 pub(crate) use ending::{Signalling, StopAction, StopContainer, Terminations};
 pub(crate) use pull::{PullFailure, PullPermit, PullRecord};
 pub(crate) use sandbox::MadeSandbox;
+pub(crate) use starts::Starts;
 
 /// What is wanted for a pod name.
 #[derive(Debug, Clone, PartialEq)]
@@ -108,6 +110,8 @@ pub(crate) struct Desired {
     pub want: Want,
     /// Whom it waits for before it starts. The generation stays when this changes.
     pub blocked_on: Vec<Unmet>,
+    /// Whether its containers may be started. The generation stays when this changes.
+    pub starts: Starts,
 }
 
 /// What to do next, and when to look again.
@@ -277,6 +281,8 @@ pub(crate) struct Situation<'a> {
     pub history: &'a History,
     /// Whether the wanted instance may start; one that is up may.
     pub gate: &'a Gate,
+    /// Whether its containers may be started, at first or again.
+    pub starts: &'a Starts,
     /// What is remembered of the name.
     pub checkpoint: &'a Checkpoint,
     /// The postStart hooks that are not over.
@@ -323,12 +329,16 @@ pub(crate) fn plan_pod(situation: &Situation<'_>) -> Plan {
     // Another instance that is alive ends first; a dead one is swept up once the wanted one needs nothing.
     let terminating: BTreeSet<_> = others.iter().cloned().collect();
     if let StopProgress::Busy(stopping) = stop::plan_stop_living(situation, belongs_to_other) {
-        if let Gate::Shut { unmet, left } = situation.gate
-            && situation.terminations.is_empty()
+        // It may run on for as long as its successor cannot start, unless its end has begun.
+        if situation.terminations.is_empty()
             && situation.checkpoint.terminating_sandboxes.is_disjoint(&terminating)
         {
-            // It may run on for as long as its successor has to wait, unless its end has begun.
-            return gate::plan_wait(pod, unmet, *left);
+            if let Some(waiting) = situation.starts.waiting() {
+                return starts::plan_refused(pod, &waiting);
+            }
+            if let Gate::Shut { unmet, left } = situation.gate {
+                return gate::plan_wait(pod, unmet, *left);
+            }
         }
         return Plan { terminating, ..stopping.into() };
     }

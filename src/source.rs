@@ -1,7 +1,7 @@
 //! Where pods come from. Each source sends whole snapshots of what it holds, never differences.
 //!
-//! Sources share how they tell whom to believe ([`trust`], [`key`], [`signature`]) and who has a pod's name and UID
-//! ([`claims`]); otherwise none knows another.
+//! Sources share how they tell whom to believe ([`trust`], [`key`], [`signature`], [`unvouched`]) and who has a pod's
+//! name and UID ([`claims`]); otherwise none knows another.
 
 mod claims;
 pub(crate) mod dir;
@@ -9,3 +9,4 @@ pub(crate) mod http;
 mod key;
 pub(crate) mod signature;
 pub(crate) mod trust;
+mod unvouched;

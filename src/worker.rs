@@ -229,6 +229,7 @@ impl Worker {
             observed: &observed,
             history: self.instance.as_ref().map_or(&no_history, |instance| &instance.history),
             gate: &gate,
+            starts: &desired.starts,
             checkpoint: &self.checkpoint.current,
             start_hooks: &self.start_hooks,
             probes: &probes,

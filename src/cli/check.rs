@@ -215,7 +215,7 @@ fn check(inputs: Vec<Input>, source: Source, node_name: &str, strict: bool, seen
     }
     // Cycles of pods that wait for each other are found when all pods are known.
     let mut mux = PodConfig::new([source]);
-    mux.apply(Snapshot { source, pods, complete: true, verdicts });
+    mux.apply(Snapshot { source, pods, complete: true, unvouched: BTreeMap::new(), verdicts });
     mux.verdicts()
 }
 

@@ -11,7 +11,8 @@ use super::round::Round;
 use super::sandbox::{self, SandboxState};
 use super::stop::{self, StopProgress};
 use super::{
-    Failed, History, Init, Plan, PodLifecycle, Situation, StartContainer, StartHook, Step, Waiting, init,
+    Failed, History, Init, Plan, PodLifecycle, Situation, StartContainer, StartHook, Starts, Step, Waiting,
+    init,
 };
 use crate::plan::order::Gate;
 use crate::pod::observed::{Container, ContainerState, Observed};
@@ -125,7 +126,13 @@ pub(super) fn plan_run(pod: &Pod, situation: &Situation<'_>, others: &[SandboxId
         Deadline::Passed => return Plan { end: Some(deadline::exceeded()), ..Plan::default() },
     }
 
-    let round_ends = ready.and_then(|sandbox| judge.round.plan_end(pod, situation, sandbox));
+    let refused = situation.starts.waiting();
+    if let Some(waiting) = &refused {
+        needs.refuse_starts(pod, observed, waiting);
+    }
+    // A round is not ended for one that cannot begin.
+    let round_ends =
+        ready.filter(|_| refused.is_none()).and_then(|sandbox| judge.round.plan_end(pod, situation, sandbox));
     // What still runs in a dead sandbox has no exit code yet to judge it by.
     let settled = !matches!(sandbox_state, SandboxState::StopFirst(_));
     let mut steps = Vec::new();
@@ -233,7 +240,9 @@ impl Judge<'_> {
                 // Its sandbox died: it is being stopped, and its successor counts on from it.
                 if outlives { self.start(spec, next, 0) } else { Need::Done }
             }
-            (ContainerState::Running { .. }, _) if changed => Need::Replace,
+            (ContainerState::Running { .. }, _) if changed && *self.situation.starts == Starts::Allowed => {
+                Need::Replace
+            }
             (ContainerState::Running { .. }, _) => match self.start_hooks.get(&newest.id) {
                 None => self.need_by_probes(spec, newest),
                 Some(StartHook::Running) => Need::Starting,

@@ -1,6 +1,6 @@
 //! What the containers of a pod need, and why those wait that do not start.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Container as ContainerSpec;
@@ -104,6 +104,17 @@ impl<'a> Needs<'a> {
         let names = pod.containers().filter(|(which, spec)| due(*which, spec)).map(|(_, spec)| &spec.name);
         let waiting = gate::waiting(pod, unmet);
         self.waiting.extend(names.map(|name| (name.clone(), waiting.clone())));
+    }
+
+    /// Nothing is started: what does not run says why. What runs may still be ended.
+    pub(super) fn refuse_starts(&mut self, pod: &Pod, observed: &Observed, waiting: &Waiting) {
+        let starts = std::mem::take(&mut self.starts);
+        let names = starts.iter().filter_map(|(which, ..)| Some(&pod.container(*which)?.name));
+        let names: BTreeSet<_> = names.chain(self.waiting.keys()).cloned().collect();
+        let is_alive =
+            |name: &String| observed.containers_of(pod, name).first().is_some_and(|newest| newest.is_alive());
+        self.waiting.extend(names.into_iter().filter(|n| !is_alive(n)).map(|n| (n, waiting.clone())));
+        self.pulls = false;
     }
 
     /// Looks again after this time, or sooner if something else asks for it.

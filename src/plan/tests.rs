@@ -9,6 +9,7 @@ mod probes;
 mod pulling;
 mod restarts;
 mod simulation;
+mod starts;
 mod wanted;
 
 use super::*;
@@ -106,6 +107,7 @@ fn plan_with(
 struct Calm {
     history: History,
     gate: Gate,
+    starts: Starts,
     checkpoint: Checkpoint,
     start_hooks: BTreeMap<ContainerId, StartHook>,
     probes: Verdicts,
@@ -118,6 +120,7 @@ impl Default for Calm {
         Self {
             history: History::default(),
             gate: Gate::Open(Opened::InOrder),
+            starts: Starts::Allowed,
             checkpoint: Checkpoint::default(),
             start_hooks: BTreeMap::new(),
             probes: Verdicts::default(),
@@ -134,6 +137,7 @@ impl Calm {
             observed,
             history: &self.history,
             gate: &self.gate,
+            starts: &self.starts,
             checkpoint: &self.checkpoint,
             start_hooks: &self.start_hooks,
             probes: &self.probes,

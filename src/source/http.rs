@@ -26,8 +26,9 @@ use crate::host::state::Store;
 use crate::http::{Cause, Client, PlainText, Proxies, Tls, Url};
 use crate::pod::decode::list::decode_list;
 use crate::source::key::read_key;
-use crate::source::signature::{Newest, accepts, digest};
+use crate::source::signature::{Newest, PublicKey, accepts, digest, vouch};
 use crate::source::trust::Trust;
+use crate::source::unvouched::Unvouched;
 use crate::sync::message::Event;
 use crate::sync::view::{Outcome, Verdict};
 use crate::text::chain;
@@ -66,6 +67,14 @@ pub(crate) struct HttpSource {
     pub strict: bool,
     /// Where the last good contents are kept.
     pub store: Store,
+}
+
+impl HttpSource {
+    /// The key that contents must be signed with, or why there is none; nothing where none is asked for. Blocking.
+    fn read_key(&self) -> Option<Result<PublicKey, String>> {
+        let path = self.public_key.as_deref()?;
+        Some(read_key(path, self.trust.own_uid()).map_err(|error| chain(&error)))
+    }
 }
 
 /// Polls until the inbox is closed.
@@ -149,34 +158,46 @@ struct State {
     taken: Taken,
     /// Their digest.
     sha256: Option<String>,
+    /// The pods that the key, as it was last read, did not sign.
+    unvouched: Unvouched,
 }
 
 impl State {
     /// Reads what an earlier agent left. Blocking.
     fn load(source: HttpSource) -> Self {
-        let key = source.public_key.as_deref().map(|path| read_key(path, source.trust.own_uid()));
+        let key = source.read_key();
         // A key that cannot be read is reported with the first request; until then no pod is trusted.
-        let trusted = |signer: Option<&str>| match (&key, signer) {
-            (None, _) => true,
-            (Some(Ok(key)), Some(signer)) => key.to_string() == signer,
-            (Some(_), _) => false,
+        let trusted = |signer: Option<&str>| match &key {
+            None => true,
+            Some(key) => vouch(key.as_ref().map_err(String::as_str), signer).is_ok(),
         };
         let origin = origin(&source.node_name, source.strict);
         let (kept, held) =
             Kept::load(source.store.clone(), &source.url.without_credentials(), &origin, trusted);
         let judge = Judge::new(source.url.to_string(), held);
-        Self { source, judge, kept, taken: Taken::default(), sha256: None }
+        Self { source, judge, kept, taken: Taken::default(), sha256: None, unvouched: Unvouched::default() }
     }
 
     /// Decodes, judges and keeps. Slow with large contents.
     fn take_in(mut self, fetched: Result<Fetched, FetchError>) -> (Self, Judged) {
-        let judged = match fetched {
+        let mut judged = match fetched {
             Err(error) => self.fail(&error, error.cause()),
             Ok(Fetched::Same) => self.judge.apply(Reading::Same),
             Ok(Fetched::Body(body)) => self.judge_body(*body),
         };
         if judged.failure.is_none() {
             self.kept.keep(self.judge.held());
+        }
+        if let Some(key) = self.source.read_key() {
+            let key = key.as_ref().map_err(String::as_str);
+            let judged_pods =
+                self.judge.held().map(|held| (&held.pod.name, vouch(key, held.signer.as_deref())));
+            if self.unvouched.update(judged_pods) {
+                judged.snapshot = judged.snapshot.or_else(|| Some(self.judge.snapshot()));
+            }
+        }
+        if let Some(snapshot) = &mut judged.snapshot {
+            self.unvouched.mark(snapshot);
         }
         (self, judged)
     }

@@ -153,6 +153,22 @@ pub(crate) fn accepts(
     }
 }
 
+/// Whether a version may be started that was taken before: the current key must have signed it. A key that cannot be read
+/// has signed nothing.
+///
+/// # Errors
+/// When it may not, with the reason.
+pub(crate) fn vouch(key: Result<&PublicKey, &str>, signer: Option<&str>) -> Result<(), String> {
+    let Some(signer) = signer else {
+        return Err("it was taken before manifests had to be signed".into());
+    };
+    match key {
+        Err(reason) => Err(reason.to_owned()),
+        Ok(key) if key.to_string() == signer => Ok(()),
+        Ok(key) => Err(format!("it was signed by {signer}, and manifests must be signed by {key}")),
+    }
+}
+
 /// SHA-256 as `sha256sum` prints it.
 pub fn digest(contents: &[u8]) -> String {
     let mut text = String::with_capacity(64);

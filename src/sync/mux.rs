@@ -15,6 +15,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::plan::Starts;
 use crate::plan::order::{Pods, refuse_cycles};
 use crate::pod::{ConfigHash, Finding, Pod, PodName, PodUid, Refusal, Source};
 use crate::sync::view::{Outcome, Verdict, Winner};
@@ -30,6 +31,8 @@ pub(crate) struct Snapshot {
     /// Every manifest was read and is accounted for in `pods`: what is not there is not wanted. Without it, a
     /// pod that runs and is not listed may be the one whose manifest could not be read.
     pub complete: bool,
+    /// Of `pods`, those that the current key did not sign, and why: they run on, and are not started.
+    pub unvouched: BTreeMap<PodName, String>,
     /// What became of each document. Which of the accepted ones are unchanged is for the mux to find out.
     pub verdicts: Vec<Verdict>,
 }
@@ -51,6 +54,8 @@ pub(crate) struct PodConfig {
     expected: BTreeSet<Source>,
     snapshots: BTreeMap<Source, Snapshot>,
     merged: Pods,
+    /// Of the merged pods, those that are not started, and why.
+    unvouched: BTreeMap<PodName, String>,
     /// Versions that are not taken though their source took them: whose, and why.
     refused: BTreeMap<PodName, (Source, Finding)>,
 }
@@ -77,6 +82,7 @@ impl PodConfig {
             .chain(circles)
             .filter_map(|(name, why)| source_of.get(&name).map(|source| (name, (*source, why))))
             .collect();
+        self.unvouched = self.find_unvouched(&merged);
         let updates = diff_pods(&self.merged, &merged);
         self.merged = merged;
         updates
@@ -85,6 +91,23 @@ impl PodConfig {
     /// The pod that should run under this name.
     pub(crate) fn get(&self, name: &PodName) -> Option<&Arc<Pod>> {
         self.merged.get(name)
+    }
+
+    /// Whether the pod that should run under this name may be started.
+    pub(crate) fn starts(&self, name: &PodName) -> Starts {
+        self.unvouched.get(name).map_or(Starts::Allowed, |reason| Starts::Refused(reason.clone()))
+    }
+
+    /// The merged pods that no current key vouches for. In place of a version that is refused here an earlier one stays:
+    /// a key that signed the newer one does not vouch for it.
+    fn find_unvouched(&self, merged: &Pods) -> BTreeMap<PodName, String> {
+        let reason = |name: &PodName, pod: &Arc<Pod>| {
+            let snapshot = self.snapshots.get(&pod.source)?;
+            let is_newest = snapshot.pods.iter().any(|newest| newest.name == *name && newest.same_as(pod));
+            let before = self.unvouched.get(name).filter(|_| !is_newest);
+            snapshot.unvouched.get(name).or(before).cloned()
+        };
+        merged.iter().filter_map(|(name, pod)| Some((name.clone(), reason(name, pod)?))).collect()
     }
 
     /// What a source says counts once those before it have spoken. After a restart of the agent a source may be quicker

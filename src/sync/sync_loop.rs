@@ -17,7 +17,7 @@ use super::node_list::{Fingerprint, NodeList, Seen, diff_listed};
 use super::view::{PodView, RuntimeState, Verdict, View};
 use crate::plan::checkpoint::Remembered;
 use crate::plan::order::{self, Lack};
-use crate::plan::{Desired, Want};
+use crate::plan::{Desired, Starts, Want};
 use crate::pod::priority::priority;
 use crate::pod::state::{Phase, PodState};
 use crate::pod::{ContainerId, Pod, PodName, Source};
@@ -151,6 +151,7 @@ impl SyncLoop {
         self.refusals = self.config.refusals();
         // Only now is it known who is there to be waited for.
         told.extend(self.review_held());
+        told.extend(self.review_starts());
         let mut commands: Vec<_> = told.iter().filter_map(|name| self.tell(name)).collect();
         // Who is told first is likely to ask first; who has to wait for a sandbox waits by priority, too.
         commands.sort_by_key(|command| Reverse(urgency(command)));
@@ -303,6 +304,19 @@ impl SyncLoop {
         changed
     }
 
+    /// Looks anew at which pods may be started, and names those of which it has changed.
+    fn review_starts(&mut self) -> Vec<PodName> {
+        let mut changed = Vec::new();
+        for (name, Worker { desired, .. }) in &mut self.workers {
+            let now = self.config.starts(name);
+            if matches!(desired.want, Want::Run(_)) && desired.starts != now {
+                desired.starts = now;
+                changed.push(name.clone());
+            }
+        }
+        changed
+    }
+
     /// What a pod lacks for others to start after it. One that has done its work lacks nothing.
     fn lack(&self, name: &PodName) -> Option<Lack> {
         if self.config.get(name).is_none() {
@@ -322,7 +336,8 @@ impl SyncLoop {
     fn set_desired(&mut self, name: PodName, want: Want) -> PodName {
         self.generations += 1;
         self.changed.insert(name.clone());
-        let desired = Desired { generation: self.generations, want, blocked_on: Vec::new() };
+        let desired =
+            Desired { generation: self.generations, want, blocked_on: Vec::new(), starts: Starts::Allowed };
         let remembered = self.remembered.remove(&name);
         let worker = self.workers.entry(name.clone()).or_insert_with(|| Worker {
             desired: desired.clone(),

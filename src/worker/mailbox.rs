@@ -2,7 +2,7 @@
 
 use async_channel::Receiver;
 
-use crate::plan::Desired;
+use crate::plan::{Desired, Starts};
 
 /// Nobody will send any more.
 #[derive(Debug)]
@@ -46,10 +46,13 @@ impl Mailbox {
         self.next().await.map(Some).ok_or(Closed)
     }
 
-    /// A desired for something else has come.
+    /// A desired for something else has come, or one that forbids what is being started.
     pub(super) fn has_other_than(&mut self, desired: &Desired) -> bool {
         self.held = self.take();
-        self.held.as_ref().is_some_and(|held| !held.want.same_as(&desired.want))
+        self.held.as_ref().is_some_and(|held| {
+            let refused = held.starts != Starts::Allowed && desired.starts == Starts::Allowed;
+            !held.want.same_as(&desired.want) || refused
+        })
     }
 
     /// Waits until a desired for something else comes. When nobody can send any more, that is one.
@@ -79,12 +82,18 @@ mod tests {
             generation,
             want: Want::Run(Arc::new(pod("p", hash))),
             blocked_on: vec![],
+            starts: Starts::Allowed,
         };
-        let stop = Desired { generation: 3, want: Want::Stop { grace: None }, blocked_on: vec![] };
+        let want = Want::Stop { grace: None };
+        let stop = Desired { generation: 3, want, blocked_on: vec![], starts: Starts::Allowed };
         let (a, b) = (run(1, "a"), run(2, "b"));
         assert!(!mailbox.has_other_than(&a));
         sender.force_send(a.clone()).unwrap();
         assert!(!mailbox.has_other_than(&a), "the same wish");
+        let refused = Desired { starts: Starts::Refused("another key".into()), ..a.clone() };
+        sender.force_send(refused.clone()).unwrap();
+        assert!(mailbox.has_other_than(&a), "what is being started may not be");
+        assert!(!mailbox.has_other_than(&refused));
         sender.force_send(b.clone()).unwrap();
         sender.force_send(stop.clone()).unwrap();
         assert!(mailbox.has_other_than(&a));

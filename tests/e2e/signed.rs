@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::dir::{NO_RESCAN, assert_managed};
 use crate::manifest::{self, journal, journalled};
-use crate::rig::{Agent, Rig};
+use crate::rig::{Agent, ContainerState, Rig};
 
 /// A pair of keys of minisign's.
 struct Keys {
@@ -240,6 +240,50 @@ fn what_a_replaced_key_signed_is_not_started() {
     fs::write(&keys.public, original).expect("put the old key back");
     let _agent = start(&rig, &keys);
     rig.wait_running("pod-node1", "main");
+}
+
+#[test]
+fn what_the_key_of_the_day_did_not_sign_runs_on_and_is_not_started_again() {
+    let rig = Rig::new();
+    let (keys, next) = (Keys::new(&rig, "ours"), Keys::new(&rig, "next"));
+    let (dies, lost, stays) = (manifest::idle("dies"), manifest::idle("lost"), manifest::idle("stays"));
+    for (file, text) in [("dies.yaml", &dies), ("lost.yaml", &lost), ("stays.yaml", &stays)] {
+        Release::new(&rig, &keys, text, "serial:1").put(&rig, file);
+    }
+    let agent = start(&rig, &keys);
+    let [first, _, untouched] =
+        ["dies-node1", "lost-node1", "stays-node1"].map(|pod| rig.wait_running(pod, "main"));
+    fs::copy(&next.public, &keys.public).expect("replace the key");
+    rig.wait("all three to be distrusted", || {
+        agent.log_lines_with("the pod is not trusted any more").len() >= 3
+    });
+
+    // One container dies, and the runtime loses another pod.
+    rig.kill_process(first.pid);
+    rig.prune("lost-node1");
+    let waiting = |pod: &str| {
+        let pod = rig.pod(pod).unwrap_or_default();
+        pod["status"]["containerStatuses"][0]["state"]["waiting"].clone()
+    };
+    for pod in ["dies-node1", "lost-node1"] {
+        rig.wait("the reason to be shown", || waiting(pod)["reason"] == "SignatureNotTrusted");
+        let message = waiting(pod)["message"].to_string();
+        assert!(message.contains("it was signed by"), "{message}");
+    }
+    // What the key of the day signed is started as ever, after all of that was seen.
+    Release::new(&rig, &next, &manifest::idle("later"), "serial:1").put(&rig, "later.yaml");
+    rig.wait_running("later-node1", "main");
+    let alive =
+        |pod: &str| rig.containers_of(pod).iter().filter(|c| c.state == ContainerState::Running).count();
+    assert_eq!((alive("dies-node1"), alive("lost-node1")), (0, 0));
+    assert_eq!(rig.wait_running("stays-node1", "main").id, untouched.id);
+
+    for (file, text) in [("dies.yaml", &dies), ("lost.yaml", &lost)] {
+        Release::new(&rig, &next, text, "serial:2").put(&rig, file);
+    }
+    rig.wait_running("dies-node1", "main");
+    rig.wait_running("lost-node1", "main");
+    assert_eq!(rig.wait_running("stays-node1", "main").id, untouched.id);
 }
 
 #[test]

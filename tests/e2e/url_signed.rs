@@ -218,3 +218,28 @@ fn a_key_that_returns_brings_nothing_old_back() {
     agent.wait_for_log(FAILED);
     wait_for(&next, &["b", "c"]);
 }
+
+#[test]
+fn what_the_key_of_the_day_did_not_sign_is_not_started_again() {
+    let rig = Rig::new();
+    let server = Server::start(&rig, ADDRESS);
+    let (old, new) = (Signer::new(&rig, "old"), Signer::new(&rig, "new"));
+    let key = rig.dir().join("manifests.pub");
+    fs::copy(old.public(), &key).expect("put the key there");
+    let text = documents(&["a"]);
+    serve_signed(&server, &text, Some(&old.sign(&text, "serial:1")));
+    let flag = format!("--manifest-public-key={}", key.display());
+    let agent = start(&rig, &server.url("/pods?node=1"), &[&flag]);
+    let container = rig.wait_running("a-node1", "main");
+    fs::copy(new.public(), &key).expect("put the new key there");
+    agent.wait_for_log("the pod is not trusted any more");
+    assert_eq!(rig.wait_running("a-node1", "main").id, container.id, "it runs on");
+    rig.kill_process(container.pid);
+    rig.wait("the reason to be shown", || {
+        let pod = rig.pod("a-node1").unwrap_or_default();
+        pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == "SignatureNotTrusted"
+    });
+    serve_signed(&server, &text, Some(&new.sign(&text, "serial:1")));
+    let again = rig.wait_running("a-node1", "main");
+    assert_ne!(again.id, container.id);
+}

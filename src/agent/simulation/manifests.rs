@@ -155,7 +155,8 @@ impl World {
         self.note_wanted();
         self.manifests.told.insert(source, (pods.clone(), complete));
         self.note_wanted();
-        self.tell(Event::Config(Snapshot { source, pods, complete, verdicts: Vec::new() }));
+        let unvouched = BTreeMap::new();
+        self.tell(Event::Config(Snapshot { source, pods, complete, unvouched, verdicts: Vec::new() }));
     }
 }
 

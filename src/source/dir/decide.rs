@@ -10,6 +10,7 @@ use super::scan::{DirectoryReading, KnownFiles};
 use super::signing_key::SigningKey;
 use super::timing::{MISSING_RETRY, REMOVAL_GRACE, REPLACED_GRACE};
 use super::{DirSource, check_manifest};
+use crate::source::unvouched::Unvouched;
 use crate::sync::mux::Snapshot;
 
 /// Why a directory does not count that is not the one that was read before.
@@ -23,6 +24,8 @@ pub(super) struct Decider {
     missing: MissingFiles,
     /// The directory that was last read, with none of its files missing.
     directory: Option<DirectoryId>,
+    /// The pods that the key, as it was last read, did not sign.
+    unvouched: Unvouched,
 }
 
 /// What follows from a reading.
@@ -48,7 +51,14 @@ impl Decider {
             let signed = record.audit.signed.clone();
             check_manifest(&source, &record.path, record.text.as_bytes(), signed).map_err(Unusable::Refused)
         });
-        Self { source, files, store, missing: MissingFiles::default(), directory }
+        Self {
+            source,
+            files,
+            store,
+            missing: MissingFiles::default(),
+            directory,
+            unvouched: Unvouched::default(),
+        }
     }
 
     /// The path was seen to be a single file, not a directory.
@@ -82,7 +92,16 @@ impl Decider {
                 known = Some(scan.take_known());
             }
         }
-        let (notices, snapshot) = self.files.apply(scan.reading);
+        let (notices, mut snapshot) = self.files.apply(scan.reading);
+        if let Some(key) = &scan.key {
+            let judged = self.files.versions().map(|(name, audit)| (name, key.vouch(audit)));
+            if self.unvouched.update(judged) {
+                snapshot = snapshot.or_else(|| Some(self.files.latest()));
+            }
+        }
+        if let Some(snapshot) = &mut snapshot {
+            self.unvouched.mark(snapshot);
+        }
         self.store.save(&mut self.files, self.directory.as_ref());
         (self, Decided { notices, snapshot, next, known })
     }

@@ -213,6 +213,17 @@ impl Files {
         self.files.keys()
     }
 
+    /// The versions that count, each with where it came from.
+    pub(super) fn versions(&self) -> impl Iterator<Item = (&PodName, &Audit)> {
+        let running = self.files.values().filter_map(|file| file.runs.as_ref());
+        running.map(|version| (&version.pod.name, &version.audit))
+    }
+
+    /// All that is known now, as it was last told.
+    pub(super) fn latest(&self) -> Snapshot {
+        self.snapshot(self.unreadable.is_none())
+    }
+
     /// How many pods there would be to lose.
     pub(super) fn running(&self) -> usize {
         self.files.values().filter(|file| file.runs.is_some()).count()
@@ -356,6 +367,8 @@ impl Files {
                 && !self.unread_files
                 && self.not_started.is_empty()
                 && self.files.values().all(|file| file.good.is_some()),
+            // For whoever knows the key.
+            unvouched: BTreeMap::new(),
             verdicts: judged.chain(skipped).collect(),
         }
     }

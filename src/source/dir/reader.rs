@@ -28,6 +28,8 @@ pub(super) struct Scan {
     pub(super) exists: bool,
     /// Manifests that were there since the last reading, and were removed or moved away.
     pub(super) just_removed: BTreeSet<PathBuf>,
+    /// The key as it was read; none if it was not, or if none is required.
+    pub(super) key: Option<SigningKey>,
     /// When it began and ended.
     pub(super) began: Instant,
     pub(super) ended: Instant,
@@ -43,6 +45,7 @@ impl Scan {
             reading: DirectoryReading::Unreadable(reason),
             exists: true,
             just_removed: BTreeSet::new(),
+            key: None,
             began: now,
             ended: now,
             known: KnownFiles::default(),
@@ -96,7 +99,8 @@ impl Reader {
             }
         };
         let just_removed = writers.gone.iter().filter_map(shown).collect();
-        Scan { reading, exists: directory.is_some(), just_removed, began, ended: Instant::now(), known }
+        let (exists, key) = (directory.is_some(), self.key.clone());
+        Scan { reading, exists, just_removed, key, began, ended: Instant::now(), known }
     }
 
     /// The reading counts: what is as it was then need not be read again.

@@ -8,7 +8,7 @@ use super::files::{Audit, Signed};
 use super::scan::Contents;
 use crate::pod::finding::Finding;
 use crate::source::key::read_key;
-use crate::source::signature::{EXTENSION, PublicKey};
+use crate::source::signature::{EXTENSION, PublicKey, vouch};
 use crate::text::chain;
 
 /// The key file, and what it held when it was last read.
@@ -58,20 +58,13 @@ impl SigningKey {
         Ok(Signed { key: key.to_string(), serial: trusted.serial })
     }
 
-    /// Whether a version that an earlier agent accepted may be started: this key must have signed it. A key that cannot be
-    /// read has signed nothing.
+    /// Whether a version that was accepted before may be started: see [`vouch`].
     ///
     /// # Errors
     /// When it may not, with the reason.
     pub(super) fn vouch(&self, audit: &Audit) -> Result<(), String> {
-        let Some(signed) = &audit.signed else {
-            return Err("it was taken before manifests had to be signed".into());
-        };
-        match &self.key {
-            Err(reason) => Err(reason.clone()),
-            Ok(key) if key.to_string() == signed.key => Ok(()),
-            Ok(key) => Err(format!("it was signed by {}, and manifests must be signed by {key}", signed.key)),
-        }
+        let signer = audit.signed.as_ref().map(|signed| signed.key.as_str());
+        vouch(self.key.as_ref().map_err(String::as_str), signer)
     }
 }
 

@@ -48,7 +48,13 @@ fn snapshot(source: Source, pods: Vec<Arc<Pod>>, complete: bool) -> Snapshot {
         item: None,
         outcome: Outcome::Accepted { pod: pod.name.clone(), warnings: vec![] },
     };
-    Snapshot { source, verdicts: pods.iter().map(verdict).collect(), pods, complete }
+    Snapshot {
+        source,
+        verdicts: pods.iter().map(verdict).collect(),
+        pods,
+        complete,
+        unvouched: BTreeMap::new(),
+    }
 }
 
 /// Who should have each name: the first source, in order of precedence, that holds it, if all before it have spoken.

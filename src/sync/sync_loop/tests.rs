@@ -2,6 +2,7 @@
 
 mod holds;
 mod moved;
+mod starts;
 
 use super::*;
 use crate::plan::checkpoint::{Age, Checkpoint, Life};
@@ -20,7 +21,8 @@ fn wanted(name: &str, hash: &str) -> Arc<Pod> {
 
 fn config(pods: &[&Arc<Pod>], complete: bool) -> Event {
     let pods = pods.iter().map(|pod| (*pod).clone()).collect();
-    Event::Config(Snapshot { source: Source::File, pods, complete, verdicts: vec![] })
+    let unvouched = BTreeMap::new();
+    Event::Config(Snapshot { source: Source::File, pods, complete, unvouched, verdicts: vec![] })
 }
 
 fn seen(ids: &[(&str, bool)]) -> Fingerprint {

@@ -11,7 +11,13 @@ fn a_pod_that_moved_ends_only_if_neither_source_wants_it() {
         assert_eq!(state.handle(Event::Pleg(PlegEvent::Listed([(name("a"), moved)].into()))), []);
         let mut commands = state.handle(config(&[], true));
         if let Some(complete) = http_complete {
-            let snapshot = Snapshot { source: Source::Http, pods: vec![], complete, verdicts: vec![] };
+            let snapshot = Snapshot {
+                source: Source::Http,
+                pods: vec![],
+                complete,
+                unvouched: BTreeMap::new(),
+                verdicts: vec![],
+            };
             commands.extend(state.handle(Event::Config(snapshot)));
         }
         assert_eq!(!commands.is_empty(), ends, "the URL's answer is complete: {http_complete:?}");

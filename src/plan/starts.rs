@@ -1,0 +1,42 @@
+//! Whether containers of a pod may be started at all. What runs, runs on either way.
+
+use std::collections::BTreeMap;
+
+use super::{Init, Plan, Waiting};
+use crate::pod::Pod;
+
+/// The reason that containers show which may not be started.
+const SIGNATURE_NOT_TRUSTED: &str = "SignatureNotTrusted";
+
+/// Whether containers of a pod may be started.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum Starts {
+    /// They may.
+    #[default]
+    Allowed,
+    /// They may not, since the current key did not sign the pod; with the reason. A container that ends, also for its own
+    /// liveness probe, is not started again.
+    Refused(String),
+}
+
+impl Starts {
+    /// What containers show that may not be started; none if they may.
+    pub(super) fn waiting(&self) -> Option<Waiting> {
+        match self {
+            Starts::Allowed => None,
+            Starts::Refused(reason) => {
+                let message = format!("not started: {reason}");
+                Some(Waiting { reason: SIGNATURE_NOT_TRUSTED.into(), message })
+            }
+        }
+    }
+}
+
+/// The whole pod waits, and nothing is done.
+pub(super) fn plan_refused(pod: &Pod, waiting: &Waiting) -> Plan {
+    let has_init = pod.spec.init_containers.as_ref().is_some_and(|init| !init.is_empty());
+    let all: BTreeMap<_, _> =
+        pod.containers().map(|(_, spec)| (spec.name.clone(), waiting.clone())).collect();
+    let init = if has_init { Init::Pending } else { Init::Passed };
+    Plan { waiting: all, init, ..Plan::default() }
+}
