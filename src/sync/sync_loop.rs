@@ -190,7 +190,10 @@ impl SyncLoop {
                     worker.seen = seen;
                     worker.running = running;
                     let wanted = worker.pod.as_ref().map(|pod| &pod.uid);
-                    let is_newest = worker.desired.generation == number && worker.told == Told::All;
+                    // Of a pod that ends, directories may be left when the runtime holds nothing any more.
+                    let is_newest = worker.desired.generation == number
+                        && worker.told == Told::All
+                        && matches!(worker.desired.want, Want::Run(_));
                     let freed = is_newest && worker.holds.retain(&uids, wanted);
                     self.changed.insert(pod);
                     // A report on an earlier version says nothing about the one that is wanted now.

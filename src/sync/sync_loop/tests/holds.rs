@@ -79,6 +79,16 @@ fn what_an_earlier_agent_left_on_disk_alone_is_waited_for_too() {
     let mut state = SyncLoop::new([Source::File]).remembering(remembered);
     assert_eq!(on(&mut state, config(&[&b], true)), []);
     assert_eq!(on(&mut state, listed(&[])), [stop("a")], "b waits until its directories are removed");
+    let generation = state.workers[&name("a")].desired.generation;
+    let looked = Report::Synced {
+        pod: name("a"),
+        state: None,
+        seen: Fingerprint::new(),
+        running: false,
+        number: generation,
+        uids: BTreeSet::new(),
+    };
+    assert_eq!(on(&mut state, Event::Worker(looked)), [], "the runtime holds nothing, the disk may");
     let gone = gone(&state, "a");
     assert_eq!(on(&mut state, gone), [Said::Dismiss(name("a")), run(&b)]);
 }
