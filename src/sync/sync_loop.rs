@@ -232,6 +232,10 @@ impl SyncLoop {
             worker.told = Told::Nothing;
             return self.tell_waiting();
         }
+        if matches!(worker.desired.want, Want::Run(_)) {
+            // It was told twice to end the instance before, and says so twice: the wanted one is not gone.
+            return Vec::new();
+        }
         self.workers.remove(&pod);
         self.held.remove(&pod);
         let mut commands = vec![Command::Dismiss(pod)];

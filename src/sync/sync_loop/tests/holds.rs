@@ -140,4 +140,8 @@ fn two_pods_that_swap_what_they_have_wait_for_each_other_no_longer_than_needed()
     assert_eq!(on(&mut state, gone_a), [], "b still has the port");
     let gone_b = gone(&state, "b");
     assert_eq!(on(&mut state, gone_b), [run(&a), run(&b)]);
+    // It was told twice to end, and has done so twice.
+    let again = gone(&state, "a");
+    assert_eq!(on(&mut state, again), []);
+    assert!(state.workers.contains_key(&name("a")), "the wanted instance is not gone");
 }
