@@ -191,7 +191,10 @@ impl SyncLoop {
                     worker.seen = seen;
                     worker.running = running;
                     let wanted = worker.pod.as_ref().map(|pod| &pod.uid);
-                    let is_newest = worker.desired.generation == number && worker.told == Told::All;
+                    // Of a pod that ends, directories may be left when the runtime holds nothing any more.
+                    let is_newest = worker.desired.generation == number
+                        && worker.told == Told::All
+                        && matches!(worker.desired.want, Want::Run(_));
                     let freed = is_newest && worker.holds.retain(&uids, wanted);
                     self.changed.insert(pod);
                     // A report on an earlier version says nothing about the one that is wanted now.
@@ -229,6 +232,10 @@ impl SyncLoop {
             worker.holds.clear();
             worker.told = Told::Nothing;
             return self.tell_waiting();
+        }
+        if matches!(worker.desired.want, Want::Run(_)) {
+            // It was told twice to end the instance before, and says so twice: the wanted one is not gone.
+            return Vec::new();
         }
         self.workers.remove(&pod);
         self.held.remove(&pod);

@@ -79,6 +79,16 @@ fn what_an_earlier_agent_left_on_disk_alone_is_waited_for_too() {
     let mut state = SyncLoop::new([Source::File]).remembering(remembered);
     assert_eq!(on(&mut state, config(&[&b], true)), []);
     assert_eq!(on(&mut state, listed(&[])), [stop("a")], "b waits until its directories are removed");
+    let generation = state.workers[&name("a")].desired.generation;
+    let looked = Report::Synced {
+        pod: name("a"),
+        state: None,
+        seen: Fingerprint::new(),
+        running: false,
+        number: generation,
+        uids: BTreeSet::new(),
+    };
+    assert_eq!(on(&mut state, Event::Worker(looked)), [], "the runtime holds nothing, the disk may");
     let gone = gone(&state, "a");
     assert_eq!(on(&mut state, gone), [Said::Dismiss(name("a")), run(&b)]);
 }
@@ -130,4 +140,8 @@ fn two_pods_that_swap_what_they_have_wait_for_each_other_no_longer_than_needed()
     assert_eq!(on(&mut state, gone_a), [], "b still has the port");
     let gone_b = gone(&state, "b");
     assert_eq!(on(&mut state, gone_b), [run(&a), run(&b)]);
+    // It was told twice to end, and has done so twice.
+    let again = gone(&state, "a");
+    assert_eq!(on(&mut state, again), []);
+    assert!(state.workers.contains_key(&name("a")), "the wanted instance is not gone");
 }
