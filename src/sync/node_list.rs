@@ -146,12 +146,12 @@ mod tests {
     fn of_a_compared_list_pods_sources_and_uids_are_kept() {
         let (name, uids) = (PodName::new("default", "a"), vec![PodUid::from("u")]);
         let listed = Listed {
-            source: Some(Source::File),
+            sources: [Some(Source::File)].into(),
             uids: uids.clone(),
             seen: print(&[("s", true), ("c", true)]),
         };
         let kept = without_seen([(name.clone(), listed)].into());
-        let expected = Listed { source: Some(Source::File), uids, seen: Fingerprint::default() };
+        let expected = Listed { sources: [Some(Source::File)].into(), uids, seen: Fingerprint::default() };
         assert_eq!(kept, [(name, expected)].into());
     }
 }

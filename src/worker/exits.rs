@@ -23,7 +23,7 @@ pub(super) struct Exits {
 impl Exits {
     /// A container was started: its end is told though it comes before the next look.
     pub(super) fn note_started(&mut self, id: ContainerId) {
-        self.alive.insert(id);
+        self.alive.push(id);
     }
 
     /// Takes in what was observed; returns the containers that have ended since the last look.
