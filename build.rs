@@ -17,6 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     tonic_prost_build::configure()
         .build_server(false)
         .build_transport(false)
+        .codec_path("crate::runtime::cri::codec::SmallBufferCodec")
         // Ordered maps: two equal messages have equal bytes, and Kubernetes' own maps are ordered too.
         .btree_map(".")
         // Has a Debug of its own, which shows no password.

@@ -24,7 +24,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_channel::Receiver;
 use futures_lite::future;
 use tracing::{debug, info, warn};
 
@@ -76,18 +75,18 @@ enum Next {
 }
 
 /// Works for one pod name until the mailbox is closed; `checkpoint` is what an earlier agent left.
-pub(crate) async fn run_pod_worker(
+fn run_pod_worker(
     context: Context,
     name: PodName,
-    inbox: Receiver<Desired>,
+    mailbox: Mailbox,
     checkpoint: Checkpoint,
-) {
+) -> impl Future<Output = ()> + Send {
     let mut worker = Worker {
         jobs: Jobs::new(context.handles.executor.clone()),
         observer: Observer::new(context.runtime.clone()),
         context,
         name,
-        mailbox: Mailbox::new(inbox),
+        mailbox,
         instance: None,
         terminations: Terminations::default(),
         start_hooks: BTreeMap::new(),
@@ -103,36 +102,39 @@ pub(crate) async fn run_pod_worker(
         last_steps: Vec::new(),
         sandbox_context: None,
     };
-    let Some(mut desired) = worker.mailbox.next().await else { return };
-    loop {
-        // Boxed: an idle worker must not hold the large future.
-        let wait = match Box::pin(worker.pass(&desired)).await {
-            Next::Again => Some(Duration::ZERO),
-            Next::Rest(wait) => wait,
-        };
-        let told = match wait {
-            Some(Duration::ZERO) => worker.mailbox.take(),
-            wait => {
-                let Worker { mailbox, jobs, context, .. } = &mut worker;
-                let due = async {
-                    match wait {
-                        Some(wait) => context.handles.clock.sleep(wait).await,
-                        None => future::pending().await,
+    // A block, not an async function: the future of a function keeps room for its arguments and for what they became.
+    async move {
+        let Some(mut desired) = worker.mailbox.next().await else { return };
+        loop {
+            // Boxed: an idle worker must not hold the large future.
+            let wait = match Box::pin(worker.pass(&desired)).await {
+                Next::Again => Some(Duration::ZERO),
+                Next::Rest(wait) => wait,
+            };
+            let told = match wait {
+                Some(Duration::ZERO) => worker.mailbox.take(),
+                wait => {
+                    let Worker { mailbox, jobs, context, .. } = &mut worker;
+                    let due = async {
+                        match wait {
+                            Some(wait) => context.handles.clock.sleep(wait).await,
+                            None => future::pending().await,
+                        }
+                    };
+                    let woken = async {
+                        future::or(due, jobs.wait()).await;
+                        Ok(None)
+                    };
+                    match future::or(mailbox.receive(), woken).await {
+                        Ok(told) => told,
+                        Err(mailbox::Closed) => return,
                     }
-                };
-                let woken = async {
-                    future::or(due, jobs.wait()).await;
-                    Ok(None)
-                };
-                match future::or(mailbox.receive(), woken).await {
-                    Ok(told) => told,
-                    Err(mailbox::Closed) => return,
                 }
+            };
+            if let Some(told) = told {
+                desired = told;
+                worker.observer.discard_prediction();
             }
-        };
-        if let Some(told) = told {
-            desired = told;
-            worker.observer.discard_prediction();
         }
     }
 }
@@ -255,7 +257,7 @@ impl Worker {
         }
         self.write_checkpoint(&plan).await;
         let stuck = !plan.steps.is_empty() && plan.steps == self.last_steps;
-        self.last_steps.clear();
+        self.last_steps = Vec::new();
         if stuck {
             return self.retry_later("make progress", &StepError::NoEffect);
         }

@@ -3,12 +3,14 @@
 //! - [`endpoint`]: where the runtime listens (pure).
 //! - [`error`]: what a failure means (pure).
 //! - [`client`]: the calls, each with a deadline.
+//! - `codec`: how messages are read and written.
 //! - [`convert`]: pods as CRI messages (pure).
 //! - `handlers`: the names of the runtime's handlers (pure).
 //! - [`events`]: containerd's event stream, hints that a container ended.
 //! - [`proto`]: the generated messages.
 
 pub mod client;
+mod codec;
 pub mod convert;
 pub mod endpoint;
 pub mod error;

@@ -1,6 +1,6 @@
 //! Reads what the runtime holds for one pod name: two lists, and a status call for what changed.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use futures_lite::future;
@@ -21,8 +21,56 @@ use crate::runtime::cri::{CriError, ErrorClass};
 /// What was seen before: a status is asked for once per state.
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
-    sandboxes: HashMap<String, (i32, Sandbox)>,
-    containers: HashMap<String, (i32, Container)>,
+    sandboxes: Remembered<Sandbox>,
+    containers: Remembered<Container>,
+}
+
+/// Each with the state that the runtime listed it in. A list: a worker keeps one at rest, and a map takes four times the
+/// memory for the one or two entries that most have.
+#[derive(Debug)]
+struct Remembered<T>(Vec<(i32, T)>);
+
+impl<T> Default for Remembered<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: HasId> Remembered<T> {
+    /// Takes out the one with this id, if it was in this state.
+    fn take(&mut self, id: &str, state: i32) -> Option<T> {
+        let at = self.0.iter().position(|(_, one)| one.id() == id)?;
+        let (was, one) = self.0.swap_remove(at);
+        (was == state).then_some(one)
+    }
+
+    /// Adds one, in place of the one with its id.
+    fn insert(&mut self, state: i32, one: T) {
+        match self.0.iter_mut().find(|(_, other)| other.id() == one.id()) {
+            Some(place) => *place = (state, one),
+            None => {
+                self.0.reserve_exact(1);
+                self.0.push((state, one));
+            }
+        }
+    }
+}
+
+/// What the runtime has given an id.
+trait HasId {
+    fn id(&self) -> &str;
+}
+
+impl HasId for Sandbox {
+    fn id(&self) -> &str {
+        self.id.as_str()
+    }
+}
+
+impl HasId for Container {
+    fn id(&self) -> &str {
+        self.id.as_str()
+    }
 }
 
 impl Runtime {
@@ -46,25 +94,25 @@ impl Runtime {
         let mut observed = Observed::default();
         let mut seen = Cache::default();
         for listed in sandboxes {
-            let sandbox = match cache.sandboxes.remove(&listed.id) {
-                Some((state, sandbox)) if state == listed.state => sandbox,
-                _ => match gone(self.observe_sandbox(&listed).await)? {
+            let sandbox = match cache.sandboxes.take(&listed.id, listed.state) {
+                Some(sandbox) => sandbox,
+                None => match gone(self.observe_sandbox(&listed).await)? {
                     Some(sandbox) => sandbox,
                     None => continue,
                 },
             };
-            seen.sandboxes.insert(listed.id, (listed.state, sandbox.clone()));
+            seen.sandboxes.insert(listed.state, sandbox.clone());
             observed.sandboxes.push(sandbox);
         }
         for listed in containers {
-            let container = match cache.containers.remove(&listed.id) {
-                Some((state, container)) if state == listed.state => container,
-                _ => match gone(self.observe_container(&listed).await)? {
+            let container = match cache.containers.take(&listed.id, listed.state) {
+                Some(container) => container,
+                None => match gone(self.observe_container(&listed).await)? {
                     Some(container) => container,
                     None => continue,
                 },
             };
-            seen.containers.insert(listed.id, (listed.state, container.clone()));
+            seen.containers.insert(listed.state, container.clone());
             observed.containers.push(container);
         }
         *cache = seen;
@@ -97,7 +145,7 @@ impl Runtime {
                         ..proto::PodSandbox::default()
                     };
                     let sandbox = sandbox(&listed, network);
-                    cache.sandboxes.insert(listed.id, (listed.state, sandbox.clone()));
+                    cache.sandboxes.insert(listed.state, sandbox.clone());
                     observed.sandboxes.push(sandbox);
                 }
                 Made::Container { id, sandbox } => {
@@ -113,7 +161,7 @@ impl Runtime {
                         ..proto::Container::default()
                     };
                     let container = container(&listed, status, &self.node.boot_id).await;
-                    cache.containers.insert(listed.id, (listed.state, container.clone()));
+                    cache.containers.insert(listed.state, container.clone());
                     observed.containers.push(container);
                 }
             }
@@ -264,6 +312,26 @@ fn time(nanoseconds: i64) -> Option<Timestamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pod::testing::container;
+
+    #[test]
+    fn what_was_seen_is_taken_once_and_only_in_the_same_state() {
+        let named = |id: &str, crashes| Container {
+            id: ContainerId::from(id),
+            crashes,
+            ..container("main", ContainerState::Created)
+        };
+        let mut cache = Remembered::default();
+        cache.insert(0, named("a", 1));
+        cache.insert(1, named("b", 1));
+        cache.insert(1, named("a", 2));
+        assert_eq!(cache.0.len(), 2, "one per id");
+        assert_eq!(cache.take("c", 1), None);
+        assert_eq!(cache.take("a", 1), Some(named("a", 2)), "the newer");
+        assert_eq!(cache.take("a", 1), None);
+        assert_eq!(cache.take("b", 2), None, "its state has changed");
+        assert_eq!(cache.0.len(), 0);
+    }
 
     #[test]
     fn a_time_that_was_not_set_is_none() {

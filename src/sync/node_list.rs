@@ -5,8 +5,40 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::pod::observed::{ContainerState, Observed};
 use crate::pod::{PodName, PodUid, Source};
 
-/// Sandboxes and containers by the runtime's id.
-pub(crate) type Fingerprint = BTreeMap<String, Seen>;
+/// Sandboxes and containers by the runtime's id. A sorted list: there is one per pod, it holds few entries, and a map takes
+/// twice the memory for them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Fingerprint(Vec<(Box<str>, Seen)>);
+
+impl Fingerprint {
+    /// Notes one of them, in place of what was noted of it before.
+    pub(crate) fn insert(&mut self, id: String, seen: Seen) {
+        match self.find(&id) {
+            Ok(at) => self.0[at].1 = seen,
+            Err(at) => {
+                self.0.reserve_exact(1);
+                self.0.insert(at, (id.into_boxed_str(), seen));
+            }
+        }
+    }
+
+    /// Whether it holds this id.
+    pub(crate) fn contains(&self, id: &str) -> bool {
+        self.find(id).is_ok()
+    }
+
+    fn find(&self, id: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|(other, _)| (**other).cmp(id))
+    }
+}
+
+impl FromIterator<(String, Seen)> for Fingerprint {
+    fn from_iter<I: IntoIterator<Item = (String, Seen)>>(all: I) -> Self {
+        let mut print = Self::default();
+        all.into_iter().for_each(|(id, seen)| print.insert(id, seen));
+        print
+    }
+}
 
 /// What the node holds, by pod name.
 pub(crate) type NodeList = BTreeMap<PodName, Listed>;
@@ -17,7 +49,7 @@ pub(crate) struct Listed {
     /// The sources that its sandboxes came from; none where a sandbox does not say so.
     pub sources: BTreeSet<Option<Source>>,
     /// The UIDs of its sandboxes.
-    pub uids: BTreeSet<PodUid>,
+    pub uids: Vec<PodUid>,
     /// Its sandboxes and containers.
     pub seen: Fingerprint,
 }
@@ -53,12 +85,21 @@ pub(crate) fn diff_listed<'a>(
     reported: impl IntoIterator<Item = (&'a PodName, &'a Fingerprint)>,
     listed: &NodeList,
 ) -> BTreeSet<PodName> {
-    let nothing = Fingerprint::new();
+    let nothing = Fingerprint::default();
     reported
         .into_iter()
         .filter(|(name, seen)| listed.get(*name).map_or(&nothing, |l| &l.seen) != *seen)
         .map(|(name, _)| name.clone())
         .collect()
+}
+
+/// What of a list is worth keeping once it was compared: which pods there are, of which source, with which UIDs.
+pub(crate) fn without_seen(mut list: NodeList) -> NodeList {
+    for listed in list.values_mut() {
+        listed.seen = Fingerprint::default();
+        listed.uids.shrink_to_fit();
+    }
+    list
 }
 
 #[cfg(test)]
@@ -88,5 +129,29 @@ mod tests {
             let found = diff_listed([(&name, &reported)], &list);
             assert_eq!(found.contains(&name), differs, "{case}");
         }
+    }
+
+    #[test]
+    fn a_fingerprint_does_not_depend_on_the_order_and_keeps_the_last_of_an_id() {
+        let sorted = print(&[("a", true), ("b", false), ("c", true)]);
+        assert_eq!(print(&[("c", true), ("a", true), ("b", false)]), sorted);
+        assert_eq!(print(&[("b", true), ("c", true), ("b", false), ("a", true)]), sorted);
+        assert_ne!(print(&[("a", true), ("b", true), ("c", true)]), sorted);
+        for (id, holds) in [("a", true), ("b", true), ("c", true), ("", false), ("ab", false), ("d", false)] {
+            assert_eq!(sorted.contains(id), holds, "{id:?}");
+        }
+    }
+
+    #[test]
+    fn of_a_compared_list_pods_sources_and_uids_are_kept() {
+        let (name, uids) = (PodName::new("default", "a"), vec![PodUid::from("u")]);
+        let listed = Listed {
+            sources: [Some(Source::File)].into(),
+            uids: uids.clone(),
+            seen: print(&[("s", true), ("c", true)]),
+        };
+        let kept = without_seen([(name.clone(), listed)].into());
+        let expected = Listed { sources: [Some(Source::File)].into(), uids, seen: Fingerprint::default() };
+        assert_eq!(kept, [(name, expected)].into());
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::message::{Event, PlegEvent, Report};
 use super::mux::{PodConfig, PodUpdate, Snapshot};
-use super::node_list::{Fingerprint, NodeList, Seen, diff_listed};
+use super::node_list::{Fingerprint, NodeList, Seen, diff_listed, without_seen};
 use super::view::{PodView, RuntimeState, Verdict, View};
 use crate::plan::checkpoint::Remembered;
 use crate::plan::order::{self, Lack};
@@ -39,6 +39,7 @@ pub(crate) struct SyncLoop {
     workers: BTreeMap<PodName, Worker>,
     /// Those whose desired waits for other pods.
     held: BTreeSet<PodName>,
+    /// What the node held when last listed, without its sandboxes and containers.
     listed: Option<NodeList>,
     runtime: RuntimeState,
     /// What became of every manifest, as of the last word of a source.
@@ -165,7 +166,7 @@ impl SyncLoop {
         let differing = diff_listed(self.workers.iter().map(|(name, w)| (name, &w.seen)), &list);
         let look = |name: &PodName| back || differing.contains(name);
         let names: Vec<_> = self.workers.keys().filter(|name| look(name)).cloned().collect();
-        self.listed = Some(list);
+        self.listed = Some(without_seen(list));
         let mut commands: Vec<_> = names.iter().filter_map(|name| self.tell(name)).collect();
         commands.extend(self.tell_waiting());
         commands.sort_by_key(|command| Reverse(urgency(command)));
@@ -174,7 +175,7 @@ impl SyncLoop {
     }
 
     fn on_exited(&mut self, id: &ContainerId) -> Vec<Command> {
-        let owner = self.workers.iter().find(|(_, worker)| worker.seen.contains_key(id.as_str()));
+        let owner = self.workers.iter().find(|(_, worker)| worker.seen.contains(id.as_str()));
         let owner = owner.map(|(name, _)| name.clone());
         owner.and_then(|name| self.tell(&name)).into_iter().collect()
     }
@@ -350,7 +351,7 @@ impl SyncLoop {
             desired: desired.clone(),
             pod: None,
             state: None,
-            seen: Fingerprint::new(),
+            seen: Fingerprint::default(),
             running: false,
             told: Told::Nothing,
             holds: Holds::default(),

@@ -1,6 +1,6 @@
 //! When containers ended, as their worker saw it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -17,13 +17,13 @@ pub(super) struct Exits {
     /// Dated when first seen, so that a clock that is set later delays no restart.
     pub(super) since: BTreeMap<ContainerId, Since>,
     /// Those that were alive when last looked.
-    alive: BTreeSet<ContainerId>,
+    alive: Vec<ContainerId>,
 }
 
 impl Exits {
     /// A container was started: its end is told though it comes before the next look.
     pub(super) fn note_started(&mut self, id: ContainerId) {
-        self.alive.insert(id);
+        self.alive.push(id);
     }
 
     /// Takes in what was observed; returns the containers that have ended since the last look.
@@ -41,6 +41,7 @@ impl Exits {
         }
         let ended = all.iter().filter(|c| c.exit().is_some() && self.alive.contains(&c.id)).collect();
         self.alive = all.iter().filter(|c| c.is_alive()).map(|c| c.id.clone()).collect();
+        self.alive.shrink_to_fit();
         ended
     }
 }

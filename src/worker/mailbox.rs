@@ -1,6 +1,11 @@
-//! The worker's side of its mailbox: one message, the newest whole desired state.
+//! The mailbox of a worker: one message, the newest whole desired state.
+//!
+//! A slot of its own rather than a channel: every pod has one, and a channel takes seven times the memory.
 
-use async_channel::Receiver;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+
+use futures_lite::future;
 
 use crate::plan::{Desired, Starts};
 
@@ -8,37 +13,106 @@ use crate::plan::{Desired, Starts};
 #[derive(Debug)]
 pub(super) struct Closed;
 
+/// What is between a worker and whoever tells it what is wanted.
+#[derive(Debug, Default)]
+struct Slot {
+    newest: Option<Desired>,
+    closed: bool,
+    /// Wakes the worker that waits.
+    waker: Option<Waker>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Shared(Arc<Mutex<Slot>>);
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Slot> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the slot, and wakes the worker.
+    fn change(&self, change: impl FnOnce(&mut Slot)) {
+        let mut slot = self.lock();
+        change(&mut slot);
+        let waker = slot.waker.take();
+        drop(slot);
+        waker.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// Puts messages into a mailbox, and closes it when dropped.
+#[derive(Debug)]
+pub(super) struct Address(Shared);
+
+impl Address {
+    /// Sends a desired state, in place of one that was not taken yet.
+    pub(super) fn send(&self, desired: Desired) {
+        self.0.change(|slot| slot.newest = Some(desired));
+    }
+}
+
+impl Drop for Address {
+    fn drop(&mut self) {
+        self.0.change(|slot| slot.closed = true);
+    }
+}
+
 /// A mailbox that can be looked into while something else goes on.
 #[derive(Debug)]
 pub(super) struct Mailbox {
-    inbox: Receiver<Desired>,
+    slot: Shared,
     /// Received while waiting for something else.
     held: Option<Desired>,
 }
 
+impl Drop for Mailbox {
+    fn drop(&mut self) {
+        // A waker keeps the memory of the worker's task.
+        self.slot.lock().waker = None;
+    }
+}
+
 impl Mailbox {
-    /// A mailbox that nothing was taken from yet.
-    pub(super) fn new(inbox: Receiver<Desired>) -> Self {
-        Self { inbox, held: None }
+    /// An empty mailbox, and its address.
+    pub(super) fn new() -> (Address, Self) {
+        let slot = Shared::default();
+        (Address(slot.clone()), Self { slot, held: None })
     }
 
     /// The worker is dismissed: another one may work for the name by now.
     pub(super) fn is_closed(&self) -> bool {
-        self.inbox.is_closed()
+        self.slot.lock().closed
     }
 
     /// The newest desired, if one has come.
     pub(super) fn take(&mut self) -> Option<Desired> {
-        self.inbox.try_recv().ok().or_else(|| self.held.take()).inspect(|_| self.held = None)
+        let newest = self.slot.lock().newest.take();
+        newest.or_else(|| self.held.take()).inspect(|_| self.held = None)
     }
 
     /// Waits for a desired; `None` when the worker is dismissed, whatever was sent before.
     pub(super) async fn next(&mut self) -> Option<Desired> {
         let next = match self.take() {
             Some(desired) => Some(desired),
-            None => self.inbox.recv().await.ok(),
+            None => self.receive_newest().await.ok(),
         };
         next.filter(|_| !self.is_closed())
+    }
+
+    /// Waits for a message that was not taken yet; those that were sent before the end come first.
+    async fn receive_newest(&mut self) -> Result<Desired, Closed> {
+        future::poll_fn(|context| {
+            let mut slot = self.slot.lock();
+            match slot.newest.take() {
+                Some(newest) => Poll::Ready(Ok(newest)),
+                None if slot.closed => Poll::Ready(Err(Closed)),
+                None => {
+                    slot.waker = Some(context.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .await
     }
 
     /// As [`Mailbox::next`], in the form that a race with a timer wants.
@@ -58,7 +132,7 @@ impl Mailbox {
     /// Waits until a desired for something else comes. When nobody can send any more, that is one.
     pub(super) async fn other_than(&mut self, desired: &Desired) {
         while !self.has_other_than(desired) {
-            match self.inbox.recv().await {
+            match self.receive_newest().await {
                 Ok(newer) => self.held = Some(newer),
                 Err(_) => return,
             }
@@ -75,9 +149,8 @@ mod tests {
     use crate::pod::testing::pod;
 
     #[test]
-    fn the_newest_wish_counts_and_a_repeated_one_disturbs_nobody() {
-        let (sender, receiver) = async_channel::bounded(1);
-        let mut mailbox = Mailbox::new(receiver);
+    fn the_newest_desired_counts_and_a_repeated_one_interrupts_nothing() {
+        let (sender, mut mailbox) = Mailbox::new();
         let run = |generation, hash| Desired {
             generation,
             want: Want::Run(Arc::new(pod("p", hash))),
@@ -88,22 +161,50 @@ mod tests {
         let stop = Desired { generation: 3, want, blocked_on: vec![], starts: Starts::Allowed };
         let (a, b) = (run(1, "a"), run(2, "b"));
         assert!(!mailbox.has_other_than(&a));
-        sender.force_send(a.clone()).unwrap();
-        assert!(!mailbox.has_other_than(&a), "the same wish");
+        sender.send(a.clone());
+        assert!(!mailbox.has_other_than(&a), "the same desired state");
         let refused = Desired { starts: Starts::Refused("another key".into()), ..a.clone() };
-        sender.force_send(refused.clone()).unwrap();
+        sender.send(refused.clone());
         assert!(mailbox.has_other_than(&a), "what is being started may not be");
         assert!(!mailbox.has_other_than(&refused));
-        sender.force_send(b.clone()).unwrap();
-        sender.force_send(stop.clone()).unwrap();
+        sender.send(b.clone());
+        sender.send(stop.clone());
         assert!(mailbox.has_other_than(&a));
         assert_eq!(mailbox.take(), Some(stop.clone()));
         assert_eq!(mailbox.take(), None);
-        sender.force_send(b.clone()).unwrap();
+        sender.send(b.clone());
         smol::block_on(mailbox.other_than(&a));
         assert_eq!(smol::block_on(mailbox.next()), Some(b));
-        sender.force_send(stop).unwrap();
+        sender.send(stop);
         drop(sender);
         assert_eq!(smol::block_on(mailbox.next()), None, "a desired from before the dismissal");
+    }
+
+    #[test]
+    fn a_message_and_the_end_wake_the_worker_that_waits() {
+        let stop = |generation| Desired {
+            generation,
+            want: Want::Stop { grace: None },
+            blocked_on: vec![],
+            starts: Starts::Allowed,
+        };
+        let (sender, mut mailbox) = Mailbox::new();
+        // The wait begins first: the message finds a waker.
+        let sent = async { sender.send(stop(1)) };
+        let (received, ()) = smol::block_on(future::zip(mailbox.next(), sent));
+        assert_eq!(received, Some(stop(1)));
+        let dropped = async { drop(sender) };
+        let (received, ()) = smol::block_on(future::zip(mailbox.next(), dropped));
+        assert_eq!(received, None);
+        assert!(mailbox.is_closed());
+    }
+
+    #[test]
+    fn a_worker_that_has_ended_is_not_kept_by_its_address() {
+        let (sender, mut mailbox) = Mailbox::new();
+        assert!(smol::block_on(future::poll_once(mailbox.next())).is_none());
+        assert!(sender.0.lock().waker.is_some());
+        drop(mailbox);
+        assert!(sender.0.lock().waker.is_none());
     }
 }

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use async_channel::Sender;
-
+use super::mailbox::{Address, Mailbox};
 use super::{Context, run_pod_worker};
-use crate::plan::Desired;
 use crate::plan::checkpoint::Remembered;
 use crate::pod::PodName;
 use crate::sync::sync_loop::Command;
@@ -14,7 +12,7 @@ use crate::sync::sync_loop::Command;
 #[derive(Debug)]
 pub(crate) struct WorkerPool {
     context: Context,
-    mailboxes: BTreeMap<PodName, Sender<Desired>>,
+    addresses: BTreeMap<PodName, Address>,
     /// What an earlier agent remembered, for the first worker of each name.
     remembered: BTreeMap<PodName, Remembered>,
 }
@@ -22,27 +20,27 @@ pub(crate) struct WorkerPool {
 impl WorkerPool {
     /// A pool without workers.
     pub(crate) fn new(context: Context, remembered: BTreeMap<PodName, Remembered>) -> Self {
-        Self { context, mailboxes: BTreeMap::new(), remembered }
+        Self { context, addresses: BTreeMap::new(), remembered }
     }
 
     /// Tells or dismisses a worker; one that is told something and does not exist is started.
     pub(crate) fn apply(&mut self, command: Command) {
         match command {
             Command::Tell(name, desired) => {
-                let Self { context, mailboxes, remembered } = self;
-                let mailbox = mailboxes.entry(name.clone()).or_insert_with(|| {
-                    let (mailbox, inbox) = async_channel::bounded(1);
+                let Self { context, addresses, remembered } = self;
+                let address = addresses.entry(name.clone()).or_insert_with(|| {
+                    let (address, mailbox) = Mailbox::new();
                     // Only the first worker of a name has a past: the last one of a name leaves none.
                     let Remembered { checkpoint, .. } = remembered.remove(&name).unwrap_or_default();
-                    let worker = run_pod_worker(context.clone(), name, inbox, checkpoint);
+                    let worker = run_pod_worker(context.clone(), name, mailbox, checkpoint);
                     context.handles.spawn(worker);
-                    mailbox
+                    address
                 });
-                // A worker reads until its mailbox is closed, which only happens below.
-                let _ = mailbox.force_send(desired);
+                address.send(desired);
             }
             Command::Dismiss(name) => {
-                self.mailboxes.remove(&name);
+                // Closes the mailbox.
+                self.addresses.remove(&name);
             }
         }
     }

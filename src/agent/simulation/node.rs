@@ -325,7 +325,7 @@ impl World {
         for sandbox in self.node.sandboxes.values() {
             let listed = list.entry(sandbox.pod.name.clone()).or_default();
             listed.sources.insert(Some(sandbox.pod.source));
-            listed.uids.insert(sandbox.seen.uid.clone());
+            listed.uids.push(sandbox.seen.uid.clone());
             listed.seen.insert(sandbox.seen.id.0.clone(), Seen::alive_if(sandbox.seen.ready));
         }
         for container in self.node.containers.values() {

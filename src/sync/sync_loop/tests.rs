@@ -221,7 +221,7 @@ fn told(pod: &Arc<Pod>, phase: Phase, ready: bool) -> Event {
     let ready = Condition { kind: ConditionType::Ready, holds: ready, since, reason: None };
     let state = PodState { phase, conditions: vec![ready], ..PodState::default() };
     let state = Some((pod.clone(), Arc::new(state)));
-    let (pod, seen, uids) = (pod.name.clone(), Fingerprint::new(), BTreeSet::new());
+    let (pod, seen, uids) = (pod.name.clone(), Fingerprint::default(), BTreeSet::new());
     Event::Worker(Report::Synced { pod, state, seen, running: true, number: 0, uids })
 }
 

@@ -83,7 +83,7 @@ fn what_an_earlier_agent_left_on_disk_alone_is_waited_for_too() {
     let looked = Report::Synced {
         pod: name("a"),
         state: None,
-        seen: Fingerprint::new(),
+        seen: Fingerprint::default(),
         running: false,
         number: generation,
         uids: BTreeSet::new(),
