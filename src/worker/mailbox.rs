@@ -27,12 +27,12 @@ impl Mailbox {
         self.inbox.is_closed()
     }
 
-    /// The newest desired, if one has come.
+    /// The newest desired state, if one has come.
     pub(super) fn take(&mut self) -> Option<Desired> {
         self.inbox.try_recv().ok().or_else(|| self.held.take()).inspect(|_| self.held = None)
     }
 
-    /// Waits for a desired; `None` when the worker is dismissed, whatever was sent before.
+    /// Waits for a desired state; `None` when the worker is dismissed, whatever was sent before.
     pub(super) async fn next(&mut self) -> Option<Desired> {
         let next = match self.take() {
             Some(desired) => Some(desired),
@@ -46,13 +46,13 @@ impl Mailbox {
         self.next().await.map(Some).ok_or(Closed)
     }
 
-    /// A desired for something else has come.
+    /// A desired state that wants something else has come.
     pub(super) fn has_other_than(&mut self, desired: &Desired) -> bool {
         self.held = self.take();
         self.held.as_ref().is_some_and(|held| !held.want.same_as(&desired.want))
     }
 
-    /// Waits until a desired for something else comes. When nobody can send any more, that is one.
+    /// Waits until a desired state comes that wants something else, or until nobody can send any more.
     pub(super) async fn other_than(&mut self, desired: &Desired) {
         while !self.has_other_than(desired) {
             match self.inbox.recv().await {
@@ -72,7 +72,7 @@ mod tests {
     use crate::pod::testing::pod;
 
     #[test]
-    fn the_newest_wish_counts_and_a_repeated_one_disturbs_nobody() {
+    fn the_newest_desired_state_counts_and_a_repeated_one_interrupts_nothing() {
         let (sender, receiver) = async_channel::bounded(1);
         let mut mailbox = Mailbox::new(receiver);
         let run = |generation, hash| Desired {
@@ -84,7 +84,7 @@ mod tests {
         let (a, b) = (run(1, "a"), run(2, "b"));
         assert!(!mailbox.has_other_than(&a));
         sender.force_send(a.clone()).unwrap();
-        assert!(!mailbox.has_other_than(&a), "the same wish");
+        assert!(!mailbox.has_other_than(&a), "the same desired state");
         sender.force_send(b.clone()).unwrap();
         sender.force_send(stop.clone()).unwrap();
         assert!(mailbox.has_other_than(&a));
@@ -95,6 +95,6 @@ mod tests {
         assert_eq!(smol::block_on(mailbox.next()), Some(b));
         sender.force_send(stop).unwrap();
         drop(sender);
-        assert_eq!(smol::block_on(mailbox.next()), None, "a desired from before the dismissal");
+        assert_eq!(smol::block_on(mailbox.next()), None, "a desired state from before the dismissal");
     }
 }

@@ -41,11 +41,11 @@ impl Stopped {
     /// Lets time pass, plans, notes what was planned, and tells it.
     fn after(&mut self, millis: u64) -> Vec<String> {
         self.uptime += Duration::from_millis(millis);
-        let calm = Calm::default();
+        let inputs = Inputs::default();
         let plan = plan_pod(&Situation {
             terminations: &self.terminations,
             uptime: self.uptime,
-            ..calm.situation(&Want::Stop { grace: None }, &self.observed)
+            ..inputs.situation(&Want::Stop { grace: None }, &self.observed)
         });
         for step in &plan.steps {
             if let Step::StopContainers(stops) = step {
@@ -139,14 +139,14 @@ fn the_hooks_of_sidecars_run_at_once() {
 }
 
 #[test]
-fn a_newer_wish_shortens_and_never_lengthens() {
+fn a_newer_desired_state_shortens_and_never_lengthens() {
     let long = Container { grace: Some(300), ..main("a") };
     let mut pod = Stopped::of(vec![long.clone()]);
     assert_eq!(pod.after(0), ["stop u-a-0@300"]);
     pod.desire(Some(600));
     assert_eq!(pod.after(10_000), NOTHING, "longer than what is left");
     pod.desire(None);
-    assert_eq!(pod.after(10_000), NOTHING, "a desired that says nothing about it");
+    assert_eq!(pod.after(10_000), NOTHING, "a desired state without a grace period");
     pod.desire(Some(5));
     assert_eq!(pod.after(0), ["stop u-a-0@5"]);
     pod.desire(Some(300));
@@ -163,7 +163,7 @@ fn a_newer_wish_shortens_and_never_lengthens() {
 }
 
 #[test]
-fn the_wish_that_began_an_end_does_not_shorten_it() {
+fn the_desired_state_that_began_an_end_does_not_shorten_it() {
     let mut pod = Stopped::of(vec![Container { grace: Some(300), ..main("a") }]);
     pod.desire(Some(5));
     assert_eq!(pod.after(0), ["stop u-a-0@300"], "the container was promised as much");

@@ -83,7 +83,7 @@ fn on(state: &mut SyncLoop, event: Event) -> Vec<Said> {
     state.handle(event).into_iter().map(say).collect()
 }
 
-/// The report that the newest desired for a pod is fulfilled.
+/// The report that the pod was stopped, as its newest desired state asked for.
 fn gone(state: &SyncLoop, pod: &str) -> Event {
     let number = state.workers[&name(pod)].desired.generation;
     Event::Worker(Report::Gone { pod: name(pod), number })
@@ -143,7 +143,7 @@ fn the_life_of_a_pod() {
 }
 
 #[test]
-fn a_wish_that_crosses_the_end_keeps_the_worker() {
+fn a_worker_stays_when_its_pod_is_wanted_again_before_its_report() {
     let mut state = SyncLoop::new([Source::File]);
     let a = wanted("a", "1");
     state.handle(config(&[&a], true));
@@ -153,7 +153,7 @@ fn a_wish_that_crosses_the_end_keeps_the_worker() {
     assert_eq!(on(&mut state, late), []);
     assert!(state.view().pods.contains_key(&name("a")));
 
-    // The worker may be in the middle of the second desired when the third repeats the first.
+    // The worker may still work on the second desired state when the third one repeats the first.
     state.handle(config(&[], true));
     let late = gone(&state, "a");
     state.handle(config(&[&a], true));
