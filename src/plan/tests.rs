@@ -9,6 +9,7 @@ mod probes;
 mod pulling;
 mod restarts;
 mod simulation;
+mod want;
 mod wanted;
 
 use super::*;
@@ -330,4 +331,11 @@ fn sandboxes_that_die_at_once_wait_longer_each_time() {
     let history =
         History { made: Some(MadeSandbox::after(Some(&made), secs(uptime + 100))), ..History::default() };
     assert_eq!(sandbox::remaining(&history, secs(uptime + 100)), None, "it had lived long");
+
+    let first = MadeSandbox::after(None, secs(0));
+    for (lived, wait) in [(9, Some(secs(1))), (10, None)] {
+        let made = Some(MadeSandbox::after(Some(&first), secs(lived)));
+        let history = History { made, ..History::default() };
+        assert_eq!(sandbox::remaining(&history, secs(lived)), wait, "it had lived for {lived} s");
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::pod::state::{
-    ConditionType, ContainerSummary, CreatedContainer, FailedReason, Termination, Waiting,
+    ConditionReason, ConditionType, ContainerSummary, CreatedContainer, FailedReason, Termination, Waiting,
 };
 use crate::pod::testing::pod;
 
@@ -49,6 +49,71 @@ fn it_is_one_instances_alone() {
 }
 
 #[test]
+fn an_edited_pod_with_a_fixed_uid_is_another_instance() {
+    let before = pod("p", "u");
+    let edited = Pod { hash: "v".into(), ..before.clone() };
+    let renamed = Pod { uid: "v".into(), ..before.clone() };
+    let mut kept = checkpoint(Life::Completed, &[]);
+    for (pod, expect) in [(&before, true), (&edited, false), (&renamed, false)] {
+        assert_eq!(kept.has_completed(pod), expect, "{} {}", pod.uid, pod.hash);
+    }
+    kept.turn_to(Some(&edited));
+    assert!(kept.is_empty());
+}
+
+#[test]
+fn why_a_pod_was_ended_is_known_once_it_has_ended() {
+    let failed = Failed { reason: FailedReason::DeadlineExceeded, message: "late".into() };
+    let ended = Arc::new(PodState { failed: Some(failed.clone()), ..PodState::default() });
+    for (life, expect) in [(Life::Open, None), (Life::Completed, Some(&failed))] {
+        let mut checkpoint = Checkpoint::default();
+        checkpoint.note(&pod("p", "u"), life, ended.clone());
+        assert_eq!(checkpoint.failed(&pod("p", "u")), expect, "{life:?}");
+        assert_eq!(checkpoint.failed(&pod("p", "v")), None, "another instance, {life:?}");
+    }
+    assert_eq!(checkpoint(Life::Completed, &[]).failed(&pod("p", "u")), None, "it ended by itself");
+}
+
+#[test]
+fn what_the_runtime_holds_no_more_is_forgotten() {
+    use crate::pod::observed::{ContainerState, Sandbox};
+    use crate::pod::testing::container;
+    let sandbox = Sandbox {
+        id: "held".into(),
+        uid: "u".into(),
+        hash: None,
+        attempt: 0,
+        created_at: Timestamp::UNIX_EPOCH,
+        ready: false,
+        ips: vec![],
+    };
+    let observed =
+        Observed { sandboxes: vec![sandbox], containers: vec![container("held", ContainerState::Unknown)] };
+    let mut checkpoint = Checkpoint {
+        terminating_sandboxes: ["gone".into(), "held".into()].into(),
+        killed_containers: ["gone".into(), "held".into()].into(),
+        ..Checkpoint::default()
+    };
+    checkpoint.forget_gone(&observed);
+    assert_eq!(checkpoint.terminating_sandboxes, ["held".into()].into());
+    assert_eq!(checkpoint.killed_containers, ["held".into()].into());
+    checkpoint.forget_gone(&Observed::default());
+    assert!(checkpoint.is_empty());
+}
+
+#[test]
+fn it_is_empty_when_nothing_is_remembered() {
+    let empty = Checkpoint::default();
+    assert!(empty.is_empty());
+    let instance = Checkpoint { instance: checkpoint(Life::Open, &[]).instance, ..empty.clone() };
+    let terminating = Checkpoint { terminating_sandboxes: ["s".into()].into(), ..empty.clone() };
+    let killed = Checkpoint { killed_containers: ["c".into()].into(), ..empty };
+    for something in [instance, terminating, killed] {
+        assert!(!something.is_empty(), "{something:?}");
+    }
+}
+
+#[test]
 fn a_completed_status_stands_when_its_containers_are_pruned() {
     use crate::pod::observed::{Container, ContainerState};
     let held = |ids: &[&str]| Observed {
@@ -79,6 +144,7 @@ fn a_completed_status_stands_when_its_containers_are_pruned() {
     let cases = [
         (Life::Completed, vec!["one", "two"], false),
         (Life::Completed, vec!["one"], true),
+        (Life::Completed, vec!["three", "four"], true),
         (Life::Completed, vec![], true),
         (Life::Open, vec![], false),
     ];
@@ -191,6 +257,15 @@ fn the_old_form_is_read() {
     assert!(late.has_completed(&pod));
     let failed = late.instance.as_ref().unwrap().state.failed.as_ref().unwrap();
     assert_eq!(failed.reason, FailedReason::DeadlineExceeded);
+    let ready = late.instance.as_ref().unwrap().state.condition(ConditionType::Ready).unwrap();
+    assert_eq!(ready.reason, Some(ConditionReason::PodFailed));
+
+    let text = include_str!("../../../tests/fixtures/checkpoint-with-pod-status/deadline.json");
+    let text = text.replace("DeadlineExceeded", "CreatePodSandboxError");
+    let without_sandbox = serde_json::from_str::<Checkpoint>(&text).unwrap();
+    let state = &without_sandbox.instance.as_ref().unwrap().state;
+    let reason = state.no_sandbox.as_ref().map(|waiting| waiting.reason.as_str());
+    assert_eq!((state.failed.as_ref(), reason), (None, Some("CreatePodSandboxError")));
 }
 
 #[test]
@@ -237,7 +312,7 @@ fn an_instance_begins_with_its_first_sandbox_and_not_before() {
 }
 
 #[test]
-fn what_only_the_record_knows_is_kept_before_anything_is_done() {
+fn what_only_the_checkpoint_knows_is_kept_before_anything_is_done() {
     let of = |uid: &str, phase: Phase| {
         let mut checkpoint = Checkpoint::default();
         checkpoint.note(&pod("p", uid), Life::Open, state(phase, &[]));

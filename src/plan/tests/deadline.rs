@@ -115,6 +115,8 @@ fn a_new_agent_goes_by_the_wall_clock() {
     };
     assert_eq!(began(None, 15, 0), 5);
     assert_eq!(began(Some(5), 117, 100), 5, "a drift");
+    assert_eq!(began(Some(5), 175, 100), 5, "a minute is still a drift");
+    assert_eq!(began(Some(5), 176, 100), 66, "more is a leap");
     assert_eq!(began(Some(5), today, 100), today - 110, "a leap");
 }
 

@@ -87,6 +87,43 @@ fn the_hook_comes_before_the_signal_and_counts() {
     assert_eq!((pod.after(3_000), pod.wake_in), (vec![], None), "the runtime is at it");
 }
 
+/// The worker reports a hook that is cut short, and the reason for an end only when it begins.
+#[test]
+fn what_is_known_of_an_end_that_has_begun() {
+    let mut pod = Stopped::of(vec![hooked("hooked"), main("main"), sidecar(0)]);
+    let known = |pod: &Stopped| {
+        ["hooked", "main", "side0"].map(|name| {
+            (pod.terminations.has_begun(&pod.id(name)), pod.terminations.hook_runs(&pod.id(name)))
+        })
+    };
+    let (not_begun, begun, hook_runs) = ((false, false), (true, false), (true, true));
+    assert_eq!(known(&pod), [not_begun; 3]);
+    assert_eq!(pod.after(0), ["stop u-hooked-0:hook@7 u-main-0@7 u-side0-0:wait"]);
+    assert_eq!(known(&pod), [hook_runs, begun, begun], "one that waits for its turn has begun, too");
+    pod.terminations.hook_is_over(&pod.id("hooked"));
+    assert_eq!(known(&pod), [begun; 3]);
+    pod.exits("main");
+    assert_eq!(known(&pod), [begun, not_begun, begun]);
+
+    let mut hangs = Stopped::of(vec![hooked("hooked")]);
+    hangs.after(0);
+    assert_eq!(known(&hangs)[0], hook_runs);
+    hangs.after(7_000);
+    assert_eq!(known(&hangs)[0], begun, "its time has passed");
+}
+
+#[test]
+fn a_hook_reaches_the_sandbox_of_its_container() {
+    let mut pod = Stopped::of(vec![hooked("a")]);
+    let with_ip = |attempt, ip: &str| Sandbox { ips: vec![ip.into()], ..sandbox("u", attempt, true) };
+    pod.observed.sandboxes = vec![with_ip(1, "10.0.0.1"), with_ip(0, "10.0.0.2")];
+    let inputs = Inputs::default();
+    let plan = plan_pod(&inputs.situation(&Want::Stop { grace: None }, &pod.observed));
+    let Some(Step::StopContainers(stops)) = plan.steps.first() else { panic!("{plan:?}") };
+    let StopAction::PreStop { pod_ip, .. } = &stops[0].action else { panic!("{stops:?}") };
+    assert_eq!(pod_ip.as_deref(), Some("10.0.0.2"));
+}
+
 #[test]
 fn a_hook_that_hangs_leaves_two_seconds() {
     let mut pod = Stopped::of(vec![hooked("a")]);

@@ -214,6 +214,24 @@ fn a_container_in_a_dead_sandbox_has_not_completed_before_it_has_ended() {
 }
 
 #[test]
+fn what_runs_in_a_dead_sandbox_has_passed_its_init_containers_or_not() {
+    let once = pod("Never", &[]);
+    let dead = |containers| Observed { sandboxes: vec![sandbox("u", 0, false)], containers };
+    let setup = |state| one("setup", 0, state);
+    let both = |side| vec![setup(exited(0, 90)), one("main", 0, running()), one("side", 0, side)];
+    let stop_both = "stop u-main-0@7 u-side-0@7";
+    for (containers, expect, init) in [
+        (both(running()), stop_both, Init::Passed),
+        (both(exited(1, 95)), "stop u-main-0@7", Init::Passed),
+        (vec![setup(running())], "stop u-setup-0@7", Init::Pending),
+    ] {
+        let plan = next(&once, &dead(containers.clone()), &Checkpoint::default(), 100);
+        assert_eq!((words(&plan), plan.init), (vec![expect.to_owned()], init), "{containers:?}");
+        assert_eq!(plan.lifecycle, PodLifecycle::Active, "{containers:?}");
+    }
+}
+
+#[test]
 fn an_end_that_was_begun_is_finished_before_the_pod_runs_afresh() {
     let once = |uid| Arc::new(pod_with("p", uid, "Never", &["main"]));
     let (a, b) = (once("u"), once("v"));

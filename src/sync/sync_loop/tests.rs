@@ -1,5 +1,6 @@
 //! Recorded sequences of events, replayed.
 
+mod fixed_uid;
 mod holds;
 mod moved;
 
@@ -9,6 +10,7 @@ use crate::pod::PodUid;
 use crate::pod::state::{Condition, ConditionType};
 use crate::pod::testing::{pod, pod_after};
 use crate::sync::node_list::Listed;
+use crate::sync::view::Outcome;
 
 fn name(name: &str) -> PodName {
     PodName::new("default", name)
@@ -271,6 +273,18 @@ fn a_circle_ends_nobody() {
     let mut state = SyncLoop::new([Source::File]);
     state.handle(listed(running));
     assert_eq!(on(&mut state, config(&[&a, &b], true)), [], "an earlier agent started a");
+    let accepted = |pod: &Arc<Pod>| Verdict {
+        source: Source::File,
+        origin: format!("{}.yaml", pod.name.name),
+        document: 1,
+        item: None,
+        outcome: Outcome::Accepted { pod: pod.name.clone(), warnings: vec![] },
+    };
+    let verdicts = vec![accepted(&a), accepted(&b)];
+    let pods = vec![a.clone(), b.clone()];
+    state.handle(Event::Config(Snapshot { source: Source::File, pods, complete: true, verdicts }));
+    let refused: Vec<_> = state.refusals().iter().map(|verdict| verdict.origin.as_str()).collect();
+    assert_eq!(refused, ["a.yaml", "b.yaml"], "their own source has taken them");
     assert_eq!(on(&mut state, config(&[&b], true)), [run(&b), stop("a")], "now a is not wanted");
 }
 
@@ -321,49 +335,6 @@ fn what_was_remembered_is_shown_until_somebody_looks_and_forgotten_on_evidence()
         state.handle(config(&[&a], true));
         assert_eq!(phase_of_a(&state), shown, "{life:?} before the machine booted");
     }
-}
-
-#[test]
-fn a_late_report_on_an_earlier_version_of_a_fixed_uid_is_not_the_next_ones() {
-    let mut state = SyncLoop::new([Source::File]);
-    let before = wanted("a", "1");
-    let edited = Arc::new(Pod { hash: "2".into(), ..Pod::clone(&before) });
-    state.handle(config(&[&before], true));
-    state.handle(config(&[&edited], true));
-    for (report, phase) in [(&before, Phase::Pending), (&edited, Phase::Running)] {
-        state.handle(synced(report, &[("s", true)]));
-        assert_eq!(phase_of_a(&state), phase, "{}", report.hash);
-    }
-}
-
-#[test]
-fn a_fixed_uid_moves_to_another_name_only_when_the_first_is_gone() {
-    let fixed =
-        |name: &str| Arc::new(Pod { uid: PodUid::from("fixed"), ..pod(name, &format!("hash-{name}")) });
-    let (a, b) = (fixed("a"), fixed("b"));
-    let mut state = SyncLoop::new([Source::File]);
-    assert_eq!(on(&mut state, config(&[&a], true)), [], "the runtime may hold it under another name");
-    assert_eq!(on(&mut state, listed(&[])), [run(&a)]);
-    on(&mut state, synced(&a, &[("s", true)]));
-    let commands = on(&mut state, config(&[&b], true));
-    assert_eq!(commands, [Said::Tell(name("a"), Want::Stop { grace: None })], "b waits");
-    assert!(state.view().pods.contains_key(&name("b")), "and is shown");
-    assert_eq!(on(&mut state, listed(&[("a", Some(Source::File), &[("s", true)])])), []);
-    let gone = gone(&state, "a");
-    assert_eq!(on(&mut state, gone), [Said::Dismiss(name("a")), run(&b)]);
-
-    // The rename happened while no agent ran: the runtime holds the first.
-    let mut state = SyncLoop::new([Source::File]);
-    assert_eq!(on(&mut state, config(&[&b], true)), []);
-    let held = Listed {
-        sources: [Some(Source::File)].into(),
-        uids: [PodUid::from("fixed")].into(),
-        seen: seen(&[("s", true)]),
-    };
-    let list = Event::Pleg(PlegEvent::Listed([(name("a"), held)].into()));
-    assert_eq!(on(&mut state, list), [Said::Tell(name("a"), Want::Stop { grace: None })]);
-    let gone = self::gone(&state, "a");
-    assert_eq!(on(&mut state, gone), [Said::Dismiss(name("a")), run(&b)]);
 }
 
 proptest::proptest! {
