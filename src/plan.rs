@@ -1,10 +1,10 @@
 //! The heart: what to do next for one pod name, as data (kubelet's computePodActions, made pure).
 //!
-//! [`plan_pod`] looks at the desired, at what was observed and at what failed before, and returns a [`Plan`] that
+//! [`plan_pod`] looks at the desired state, at what was observed and at what failed before, and returns a [`Plan`] that
 //! leaves nothing to decide. After a failed step the worker observes and plans anew: a plan is never resumed.
 //!
 //! Invariants: nothing of an instance starts while another instance of the name is alive; applying plans
-//! reaches rest; nothing starts while the desired is to stop.
+//! reaches rest; nothing starts while the pod is to stop.
 
 pub(crate) mod checkpoint;
 mod containers;
@@ -101,7 +101,7 @@ impl Want {
     }
 }
 
-/// What is desired for a pod name, whole: the newest one counts, and replaces all before it.
+/// The whole desired state of a pod name. The newest one replaces all earlier ones.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Desired {
     /// Tells this desired state from every other.
@@ -148,7 +148,7 @@ pub(crate) enum PodLifecycle {
     Active,
     /// It ran to its end.
     Completed,
-    /// Its end was begun under an earlier desired: what is left of it goes first, then it runs afresh.
+    /// An earlier desired state began to end it: what is left of it is removed first, then it runs afresh.
     TerminatesFirst,
 }
 

@@ -32,7 +32,7 @@ pub(crate) enum Durability {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Checkpoint {
-    /// The instance that was wanted last; none while the desired is to stop.
+    /// The instance that was wanted last; none while the pod is to stop.
     pub instance: Option<Instance>,
     /// Sandboxes that the runtime still holds, and whose end was begun.
     #[serde(rename = "ended", skip_serializing_if = "BTreeSet::is_empty")]

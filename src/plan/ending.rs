@@ -24,7 +24,7 @@ pub(crate) struct Terminations(BTreeMap<ContainerId, TerminationProgress>);
 /// How far the end of one container is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct TerminationProgress {
-    /// The newest desired that had its say about the deadline.
+    /// The generation of the newest desired state that the deadline takes into account.
     desired: u64,
     /// When the grace period is over.
     deadline: Duration,
@@ -52,7 +52,7 @@ pub(crate) struct StopContainer {
     pub name: String,
     /// When its grace period is over.
     pub deadline: Duration,
-    /// StopReason.
+    /// Why it is to end.
     pub why: StopReason,
     /// What to do.
     pub action: StopAction,
@@ -141,7 +141,7 @@ impl Terminations {
         self.0.contains_key(id)
     }
 
-    /// A newer desired may shorten what is left, to its own grace period from now; none lengthens it.
+    /// A newer desired state may shorten what is left to its own grace period, counted from now; none lengthens it.
     pub(crate) fn shorten(&mut self, desired: u64, grace: Option<i64>, uptime: Duration) {
         for ending in self.0.values_mut().filter(|ending| ending.desired != desired) {
             ending.desired = desired;
@@ -256,7 +256,7 @@ pub(super) struct Stop<'a> {
     pub(super) container: &'a Container,
     /// Seconds.
     pub(super) grace: i64,
-    /// StopReason.
+    /// Why it is to end.
     pub(super) why: StopReason,
 }
 

@@ -17,7 +17,7 @@ use crate::probe::threshold::Kind;
 pub(super) enum Need {
     /// It runs as wanted.
     Nothing,
-    /// It ended, and the policy says that this was that.
+    /// It ended, and its restart policy does not start it again.
     Done,
     /// It ended for good in a sandbox that is no more: if the pod goes on in another one, so does this.
     Spent { attempt: u32, crashes: u32 },

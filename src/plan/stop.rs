@@ -1,4 +1,4 @@
-//! Terminations: quiet what is alive, then remove what is dead.
+//! Stopping instances: first end what is alive, then remove what is dead.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -78,7 +78,8 @@ pub(super) fn plan_release(observed: &Observed, chosen: impl Fn(&SandboxId, &Pod
     dead.map(|s| Step::StopSandbox(s.id.clone())).collect()
 }
 
-/// Removes the chosen instances, which are quiet. The sandbox goes last: while it is there, a new agent finds the rest.
+/// Removes the chosen instances, of which nothing is alive. The sandbox goes last: while it is there, a new agent finds
+/// the rest.
 pub(super) fn plan_remove(observed: &Observed, chosen: impl Fn(&SandboxId, &PodUid) -> bool) -> Vec<Step> {
     let mut steps = plan_release(observed, &chosen);
     let containers = observed.containers.iter().filter(|c| chosen(&c.sandbox, &c.uid));

@@ -10,6 +10,7 @@ mod pulling;
 mod restarts;
 mod simulation;
 mod starts;
+mod want;
 mod wanted;
 
 use super::*;
@@ -98,13 +99,13 @@ fn plan_with(
     checkpoint: &Checkpoint,
     now: Timestamp,
 ) -> Plan {
-    let calm = Calm::default();
+    let inputs = Inputs::default();
     let uptime = secs(u64::try_from(now.as_second()).unwrap());
-    plan_pod(&Situation { history, gate, checkpoint, now, uptime, ..calm.situation(want, observed) })
+    plan_pod(&Situation { history, gate, checkpoint, now, uptime, ..inputs.situation(want, observed) })
 }
 
-/// A past and surroundings in which nothing happened.
-struct Calm {
+/// What a plan is made from besides the want and what was observed: nothing failed, and nothing is under way.
+struct Inputs {
     history: History,
     gate: Gate,
     starts: Starts,
@@ -115,7 +116,7 @@ struct Calm {
     exits: BTreeMap<ContainerId, Since>,
 }
 
-impl Default for Calm {
+impl Default for Inputs {
     fn default() -> Self {
         Self {
             history: History::default(),
@@ -130,7 +131,7 @@ impl Default for Calm {
     }
 }
 
-impl Calm {
+impl Inputs {
     fn situation<'a>(&'a self, want: &'a Want, observed: &'a Observed) -> Situation<'a> {
         Situation {
             want,
@@ -151,8 +152,8 @@ impl Calm {
     }
 }
 
-/// What is asked of a container, in short words.
-fn ask(stop: &StopContainer) -> String {
+/// What is done about a container that is to end, in short words.
+fn stop_in_words(stop: &StopContainer) -> String {
     match &stop.action {
         StopAction::PreStop { within, .. } => format!("{}:hook@{}", stop.id, within.as_secs()),
         StopAction::Wait => format!("{}:wait", stop.id),
@@ -178,7 +179,7 @@ fn words(plan: &Plan) -> Vec<String> {
         .iter()
         .map(|step| match step {
             Step::StopContainers(all) => {
-                format!("stop {}", all.iter().map(ask).collect::<Vec<_>>().join(" "))
+                format!("stop {}", all.iter().map(stop_in_words).collect::<Vec<_>>().join(" "))
             }
             Step::StopSandbox(id) => format!("stop-sandbox {id}"),
             Step::RemoveContainer(c) => format!("rm {}", c.id),
@@ -291,15 +292,15 @@ fn a_clock_that_is_set_delays_no_restart() {
     // Seen 5 s after it ended, at an uptime of 50 s; then the clock is set.
     let seen = Since::dated(at(1_000), at(1_005), secs(50));
     let exits = BTreeMap::from([(ContainerId::from("u-main-2"), seen)]);
-    let calm = Calm { exits, ..Calm::default() };
-    let wait = |calm: &Calm, now, uptime| {
-        plan_pod(&Situation { now, uptime: secs(uptime), ..calm.situation(&want, &observed) }).wake_in
+    let inputs = Inputs { exits, ..Inputs::default() };
+    let wait = |inputs: &Inputs, now, uptime| {
+        plan_pod(&Situation { now, uptime: secs(uptime), ..inputs.situation(&want, &observed) }).wake_in
     };
     for now in [0, 1_006, 1_000_000] {
-        assert_eq!(wait(&calm, at(now), 51), Some(secs(14)), "{now}");
-        assert_eq!(wait(&calm, at(now), 65), None, "{now}");
+        assert_eq!(wait(&inputs, at(now), 51), Some(secs(14)), "{now}");
+        assert_eq!(wait(&inputs, at(now), 65), None, "{now}");
     }
-    assert_eq!(wait(&Calm::default(), at(3), 51), None, "an end in the future is due");
+    assert_eq!(wait(&Inputs::default(), at(3), 51), None, "an end in the future is due");
 }
 
 #[test]
@@ -334,4 +335,11 @@ fn sandboxes_that_die_at_once_wait_longer_each_time() {
     let history =
         History { made: Some(MadeSandbox::after(Some(&made), secs(uptime + 100))), ..History::default() };
     assert_eq!(sandbox::remaining(&history, secs(uptime + 100)), None, "it had lived long");
+
+    let first = MadeSandbox::after(None, secs(0));
+    for (lived, wait) in [(9, Some(secs(1))), (10, None)] {
+        let made = Some(MadeSandbox::after(Some(&first), secs(lived)));
+        let history = History { made, ..History::default() };
+        assert_eq!(sandbox::remaining(&history, secs(lived)), wait, "it had lived for {lived} s");
+    }
 }

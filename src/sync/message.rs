@@ -50,11 +50,11 @@ pub(crate) enum Report {
         /// The instances of which the runtime holds something.
         uids: BTreeSet<PodUid>,
     },
-    /// The desired to stop is fulfilled, nothing is left.
+    /// The pod was to stop, and nothing of it is left.
     Gone {
         /// The worker's pod.
         pod: PodName,
-        /// The desired to stop that was fulfilled.
+        /// The generation of the desired state that asked for the stop.
         number: u64,
     },
 }

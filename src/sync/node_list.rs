@@ -111,6 +111,29 @@ mod tests {
     }
 
     #[test]
+    fn what_a_worker_saw_compares_with_the_list() {
+        use crate::pod::observed::Sandbox;
+        use crate::pod::testing::container;
+        use jiff::Timestamp;
+        let sandbox = |id: &str, ready| Sandbox {
+            id: id.into(),
+            uid: "u".into(),
+            hash: None,
+            attempt: 0,
+            created_at: Timestamp::UNIX_EPOCH,
+            ready,
+            ips: vec![],
+        };
+        let running = ContainerState::Running { started_at: Timestamp::UNIX_EPOCH };
+        let observed = Observed {
+            sandboxes: vec![sandbox("up", true), sandbox("down", false)],
+            containers: vec![container("runs", running), container("created", ContainerState::Created)],
+        };
+        let expect = print(&[("up", true), ("down", false), ("runs", true), ("created", false)]);
+        assert_eq!(fingerprint(&observed), expect);
+    }
+
+    #[test]
     fn only_what_differs_is_looked_at_again() {
         let cases = [
             ("the same", vec![("s", true), ("c", true)], vec![("s", true), ("c", true)], false),

@@ -67,8 +67,9 @@ mod tests {
         let view = Published::default();
         let (mut watch, early) = (view.watch(), view.watch());
         assert!(block_on(poll_once(watch.changed())).is_none(), "nothing has changed yet");
-        view.update(|view| view.settled = true);
         view.update(|view| view.settled = false);
+        view.update(|view| view.settled = true);
+        assert!(view.load().settled, "the newest view");
         assert!(block_on(poll_once(watch.changed())).is_some());
         assert!(block_on(poll_once(watch.changed())).is_none(), "both were told as one");
         drop(early);

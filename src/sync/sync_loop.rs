@@ -26,7 +26,7 @@ use holds::{Holds, Told};
 /// What the loop wants done.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Command {
-    /// Tell the pod's worker the whole desired; start the worker if there is none.
+    /// Tell the pod's worker the whole desired state; start the worker if there is none.
     Tell(PodName, Desired),
     /// The pod's worker may end.
     Dismiss(PodName),
@@ -37,7 +37,7 @@ pub(crate) enum Command {
 pub(crate) struct SyncLoop {
     config: PodConfig,
     workers: BTreeMap<PodName, Worker>,
-    /// Those whose desired waits for other pods.
+    /// Pods whose start waits for other pods.
     held: BTreeSet<PodName>,
     /// What the node held when last listed, without its sandboxes and containers.
     listed: Option<NodeList>,
@@ -46,7 +46,7 @@ pub(crate) struct SyncLoop {
     verdicts: Arc<[Verdict]>,
     /// Those of them that the sources do not know of.
     refusals: Vec<Verdict>,
-    /// Wishes so far.
+    /// How many desired states there were so far; the newest one has this generation.
     generations: u64,
     /// What an earlier agent remembered of pods that no worker has looked at yet.
     remembered: BTreeMap<PodName, Remembered>,
@@ -288,8 +288,8 @@ impl SyncLoop {
             .collect()
     }
 
-    /// Looks anew at those who wait, and names those whose wait has changed. A desired that waits for nobody never waits
-    /// again: its pod may run by now.
+    /// Looks anew at those who wait, and names those whose wait has changed. A pod that waits for nobody never waits
+    /// again: it may run by now.
     fn review_held(&mut self) -> Vec<PodName> {
         let mut changed = Vec::new();
         for name in std::mem::take(&mut self.held) {

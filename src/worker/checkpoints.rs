@@ -150,7 +150,7 @@ impl Checkpoints for DiskCheckpoints {
     }
 }
 
-/// The name of a pod's file, without its ending. One that is too long for a file system is cut, and told apart by a digest.
+/// The name of a pod's file, without its extension. One that is too long for a file system is cut, and told apart by a digest.
 fn file_name(pod: &PodName) -> String {
     let plain = plain_file_name(pod);
     if plain.len() <= MAX_FILE_NAME {

@@ -84,13 +84,13 @@ impl Mailbox {
         self.slot.lock().closed
     }
 
-    /// The newest desired, if one has come.
+    /// The newest desired state, if one has come.
     pub(super) fn take(&mut self) -> Option<Desired> {
         let newest = self.slot.lock().newest.take();
         newest.or_else(|| self.held.take()).inspect(|_| self.held = None)
     }
 
-    /// Waits for a desired; `None` when the worker is dismissed, whatever was sent before.
+    /// Waits for a desired state; `None` when the worker is dismissed, whatever was sent before.
     pub(super) async fn next(&mut self) -> Option<Desired> {
         let next = match self.take() {
             Some(desired) => Some(desired),
@@ -120,7 +120,7 @@ impl Mailbox {
         self.next().await.map(Some).ok_or(Closed)
     }
 
-    /// A desired for something else has come, or one that forbids what is being started.
+    /// A desired state that wants something else has come, or one that forbids what is being started.
     pub(super) fn has_other_than(&mut self, desired: &Desired) -> bool {
         self.held = self.take();
         self.held.as_ref().is_some_and(|held| {
@@ -129,7 +129,7 @@ impl Mailbox {
         })
     }
 
-    /// Waits until a desired for something else comes. When nobody can send any more, that is one.
+    /// Waits until a desired state comes that wants something else, or until nobody can send any more.
     pub(super) async fn other_than(&mut self, desired: &Desired) {
         while !self.has_other_than(desired) {
             match self.receive_newest().await {
@@ -149,7 +149,7 @@ mod tests {
     use crate::pod::testing::pod;
 
     #[test]
-    fn the_newest_desired_counts_and_a_repeated_one_interrupts_nothing() {
+    fn the_newest_desired_state_counts_and_a_repeated_one_interrupts_nothing() {
         let (sender, mut mailbox) = Mailbox::new();
         let run = |generation, hash| Desired {
             generation,
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(smol::block_on(mailbox.next()), Some(b));
         sender.send(stop);
         drop(sender);
-        assert_eq!(smol::block_on(mailbox.next()), None, "a desired from before the dismissal");
+        assert_eq!(smol::block_on(mailbox.next()), None, "a desired state from before the dismissal");
     }
 
     #[test]

@@ -34,7 +34,9 @@ use rustix::process::Pid;
 pub(crate) use agent::Agent;
 pub(crate) use cri::{Container, ContainerSeen, ContainerState, Sandbox, SandboxSeen};
 pub(crate) use http::Reply;
-pub(crate) use machine::{Machine, inside_network};
+pub(crate) use machine::Machine;
+#[allow(unused_imports, reason = "the demo and the benchmark do not need it")]
+pub(crate) use machine::inside_network;
 #[allow(unused_imports, reason = "the demo and the benchmark pull nothing")]
 pub(crate) use registry::{Access, GATED, Gate, PASSWORD, REGISTRY, Registry, USER};
 pub(crate) use wait::wait_until;

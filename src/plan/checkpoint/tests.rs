@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::pod::state::{
-    ConditionType, ContainerSummary, CreatedContainer, FailedReason, Termination, Waiting,
+    ConditionReason, ConditionType, ContainerSummary, CreatedContainer, FailedReason, Termination, Waiting,
 };
 use crate::pod::testing::pod;
 
@@ -24,28 +24,93 @@ fn state(phase: Phase, containers: &[&str]) -> Arc<PodState> {
     Arc::new(PodState { phase, containers: each.collect(), ..PodState::default() })
 }
 
-fn record(life: Life, ended: &[&str]) -> Checkpoint {
-    let mut record = Checkpoint {
+fn checkpoint(life: Life, ended: &[&str]) -> Checkpoint {
+    let mut checkpoint = Checkpoint {
         terminating_sandboxes: ended.iter().map(|id| SandboxId::from(*id)).collect(),
         ..Checkpoint::default()
     };
-    record.note(&pod("p", "u"), life, state(Phase::Succeeded, &["one", "", "two"]));
-    record
+    checkpoint.note(&pod("p", "u"), life, state(Phase::Succeeded, &["one", "", "two"]));
+    checkpoint
 }
 
 #[test]
 fn it_is_one_instances_alone() {
     let (same, other) = (pod("p", "u"), pod("p", "v"));
-    let mut record = record(Life::Completed, &[]);
-    assert!(record.has_completed(&same));
-    assert!(!record.has_completed(&other));
-    record.turn_to(Some(&same));
-    assert!(record.has_completed(&same));
-    record.turn_to(Some(&other));
-    assert!(record.is_empty(), "an edit is a new wish");
-    record.note(&same, Life::Completed, state(Phase::Failed, &[]));
-    record.turn_to(None);
-    assert!(record.is_empty(), "and so is a removal");
+    let mut checkpoint = checkpoint(Life::Completed, &[]);
+    assert!(checkpoint.has_completed(&same));
+    assert!(!checkpoint.has_completed(&other));
+    checkpoint.turn_to(Some(&same));
+    assert!(checkpoint.has_completed(&same));
+    checkpoint.turn_to(Some(&other));
+    assert!(checkpoint.is_empty(), "an edited pod is another instance");
+    checkpoint.note(&same, Life::Completed, state(Phase::Failed, &[]));
+    checkpoint.turn_to(None);
+    assert!(checkpoint.is_empty(), "nothing is remembered of a removed pod");
+}
+
+#[test]
+fn an_edited_pod_with_a_fixed_uid_is_another_instance() {
+    let before = pod("p", "u");
+    let edited = Pod { hash: "v".into(), ..before.clone() };
+    let renamed = Pod { uid: "v".into(), ..before.clone() };
+    let mut kept = checkpoint(Life::Completed, &[]);
+    for (pod, expect) in [(&before, true), (&edited, false), (&renamed, false)] {
+        assert_eq!(kept.has_completed(pod), expect, "{} {}", pod.uid, pod.hash);
+    }
+    kept.turn_to(Some(&edited));
+    assert!(kept.is_empty());
+}
+
+#[test]
+fn why_a_pod_was_ended_is_known_once_it_has_ended() {
+    let failed = Failed { reason: FailedReason::DeadlineExceeded, message: "late".into() };
+    let ended = Arc::new(PodState { failed: Some(failed.clone()), ..PodState::default() });
+    for (life, expect) in [(Life::Open, None), (Life::Completed, Some(&failed))] {
+        let mut checkpoint = Checkpoint::default();
+        checkpoint.note(&pod("p", "u"), life, ended.clone());
+        assert_eq!(checkpoint.failed(&pod("p", "u")), expect, "{life:?}");
+        assert_eq!(checkpoint.failed(&pod("p", "v")), None, "another instance, {life:?}");
+    }
+    assert_eq!(checkpoint(Life::Completed, &[]).failed(&pod("p", "u")), None, "it ended by itself");
+}
+
+#[test]
+fn what_the_runtime_holds_no_more_is_forgotten() {
+    use crate::pod::observed::{ContainerState, Sandbox};
+    use crate::pod::testing::container;
+    let sandbox = Sandbox {
+        id: "held".into(),
+        uid: "u".into(),
+        hash: None,
+        attempt: 0,
+        created_at: Timestamp::UNIX_EPOCH,
+        ready: false,
+        ips: vec![],
+    };
+    let observed =
+        Observed { sandboxes: vec![sandbox], containers: vec![container("held", ContainerState::Unknown)] };
+    let mut checkpoint = Checkpoint {
+        terminating_sandboxes: ["gone".into(), "held".into()].into(),
+        killed_containers: ["gone".into(), "held".into()].into(),
+        ..Checkpoint::default()
+    };
+    checkpoint.forget_gone(&observed);
+    assert_eq!(checkpoint.terminating_sandboxes, ["held".into()].into());
+    assert_eq!(checkpoint.killed_containers, ["held".into()].into());
+    checkpoint.forget_gone(&Observed::default());
+    assert!(checkpoint.is_empty());
+}
+
+#[test]
+fn it_is_empty_when_nothing_is_remembered() {
+    let empty = Checkpoint::default();
+    assert!(empty.is_empty());
+    let instance = Checkpoint { instance: checkpoint(Life::Open, &[]).instance, ..empty.clone() };
+    let terminating = Checkpoint { terminating_sandboxes: ["s".into()].into(), ..empty.clone() };
+    let killed = Checkpoint { killed_containers: ["c".into()].into(), ..empty };
+    for something in [instance, terminating, killed] {
+        assert!(!something.is_empty(), "{something:?}");
+    }
 }
 
 #[test]
@@ -79,14 +144,19 @@ fn a_completed_status_stands_when_its_containers_are_pruned() {
     let cases = [
         (Life::Completed, vec!["one", "two"], false),
         (Life::Completed, vec!["one"], true),
+        (Life::Completed, vec!["three", "four"], true),
         (Life::Completed, vec![], true),
         (Life::Open, vec![], false),
     ];
     for (life, ids, expect) in cases {
-        let standing = record(life, &[]).standing(&pod("p", "u"), &held(&ids));
+        let standing = checkpoint(life, &[]).standing(&pod("p", "u"), &held(&ids));
         assert_eq!(standing.is_some(), expect, "{life:?} with {ids:?}");
     }
-    assert_eq!(record(Life::Completed, &[]).standing(&pod("p", "v"), &held(&[])), None, "another instance");
+    assert_eq!(
+        checkpoint(Life::Completed, &[]).standing(&pod("p", "v"), &held(&[])),
+        None,
+        "another instance"
+    );
     let mut never_started = Checkpoint::default();
     never_started.note(&pod("p", "u"), Life::Completed, state(Phase::Failed, &[""]));
     assert!(never_started.standing(&pod("p", "u"), &held(&["one"])).is_some(), "it tells of no container");
@@ -95,31 +165,31 @@ fn a_completed_status_stands_when_its_containers_are_pruned() {
 #[test]
 fn endings_and_completions_outlive_the_power() {
     use Durability::{Power, Process};
-    let (open, completed) = (record(Life::Open, &[]), record(Life::Completed, &[]));
+    let (open, completed) = (checkpoint(Life::Open, &[]), checkpoint(Life::Completed, &[]));
     let ready = Checkpoint { instance: None, ..open.clone() };
     let with_state = |mut of: Checkpoint, phase| {
         of.instance.iter_mut().for_each(|instance| instance.state = state(phase, &["other"]));
         of
     };
-    let ends_pending = with_state(record(Life::Open, &["s"]), Phase::Pending);
-    let ends_running = with_state(record(Life::Open, &["s"]), Phase::Running);
+    let ends_pending = with_state(checkpoint(Life::Open, &["s"]), Phase::Pending);
+    let ends_running = with_state(checkpoint(Life::Open, &["s"]), Phase::Running);
     let completed_otherwise = with_state(completed.clone(), Phase::Failed);
     let cases = [
         ("nothing new", &open, open.clone(), None),
         ("a first status", &Checkpoint::default(), open.clone(), Some(Process)),
         ("completed", &open, completed.clone(), Some(Power)),
         ("completed from the start", &Checkpoint::default(), completed.clone(), Some(Power)),
-        ("an end begun", &open, record(Life::Open, &["s"]), Some(Power)),
+        ("an end begun", &open, checkpoint(Life::Open, &["s"]), Some(Power)),
         (
             "an end finished: if that is lost, it is found out again",
-            &record(Life::Open, &["s"]),
+            &checkpoint(Life::Open, &["s"]),
             open.clone(),
             Some(Process),
         ),
         (
             "one of two ends finished",
-            &record(Life::Open, &["s", "t"]),
-            record(Life::Open, &["s"]),
+            &checkpoint(Life::Open, &["s", "t"]),
+            checkpoint(Life::Open, &["s"]),
             Some(Power),
         ),
         ("the state of what ends", &ends_pending, ends_running.clone(), None),
@@ -139,7 +209,7 @@ fn endings_and_completions_outlive_the_power() {
 
 #[test]
 fn it_reads_as_it_was_written() {
-    let written = record(Life::Completed, &["s"]);
+    let written = checkpoint(Life::Completed, &["s"]);
     let text = serde_json::to_string(&written).unwrap();
     assert_eq!(serde_json::from_str::<Checkpoint>(&text).unwrap(), written);
 }
@@ -153,8 +223,8 @@ fn the_old_form_is_read() {
             serde_json::from_str::<Checkpoint>(text).unwrap()
         }};
     }
-    let since = |record: &Checkpoint, kind| {
-        let state = &record.instance.as_ref().unwrap().state;
+    let since = |checkpoint: &Checkpoint, kind| {
+        let state = &checkpoint.instance.as_ref().unwrap().state;
         state.condition(kind).map(|condition| (condition.holds, condition.since.as_second()))
     };
     let pod = pod("p", "u");
@@ -187,6 +257,15 @@ fn the_old_form_is_read() {
     assert!(late.has_completed(&pod));
     let failed = late.instance.as_ref().unwrap().state.failed.as_ref().unwrap();
     assert_eq!(failed.reason, FailedReason::DeadlineExceeded);
+    let ready = late.instance.as_ref().unwrap().state.condition(ConditionType::Ready).unwrap();
+    assert_eq!(ready.reason, Some(ConditionReason::PodFailed));
+
+    let text = include_str!("../../../tests/fixtures/checkpoint-with-pod-status/deadline.json");
+    let text = text.replace("DeadlineExceeded", "CreatePodSandboxError");
+    let without_sandbox = serde_json::from_str::<Checkpoint>(&text).unwrap();
+    let state = &without_sandbox.instance.as_ref().unwrap().state;
+    let reason = state.no_sandbox.as_ref().map(|waiting| waiting.reason.as_str());
+    assert_eq!((state.failed.as_ref(), reason), (None, Some("CreatePodSandboxError")));
 }
 
 #[test]
@@ -219,25 +298,25 @@ fn an_instance_begins_with_its_first_sandbox_and_not_before() {
     let pod = pod("p", "u");
     let seen = |sandboxes| Observed { sandboxes, containers: vec![] };
     let shown = Arc::new(PodState { started_at: at(100), ..PodState::default() });
-    let mut record = Checkpoint::default();
-    record.note(&pod, Life::Open, shown.clone());
-    assert_eq!(record.began(&pod, &seen(vec![])), None, "it was shown, and is not there yet");
-    assert_eq!(record.began(&pod, &seen(vec![sandbox("old", 90)])), None, "its predecessor ends");
+    let mut checkpoint = Checkpoint::default();
+    checkpoint.note(&pod, Life::Open, shown.clone());
+    assert_eq!(checkpoint.began(&pod, &seen(vec![])), None, "it was shown, and is not there yet");
+    assert_eq!(checkpoint.began(&pod, &seen(vec![sandbox("old", 90)])), None, "its predecessor ends");
     let both = seen(vec![sandbox("u", 400), sandbox("u", 300)]);
-    assert_eq!(record.began(&pod, &both), Some(at(300)));
-    record.terminating_sandboxes.insert("u-300".into());
-    assert_eq!(record.began(&pod, &both), Some(at(400)), "what is being ended goes first");
-    record.note_began(|_| at(300));
-    record.note(&pod, Life::Open, shown);
-    assert_eq!(record.began(&pod, &seen(vec![])), Some(at(300)), "though the runtime has forgotten it");
+    assert_eq!(checkpoint.began(&pod, &both), Some(at(300)));
+    checkpoint.terminating_sandboxes.insert("u-300".into());
+    assert_eq!(checkpoint.began(&pod, &both), Some(at(400)), "what is being ended goes first");
+    checkpoint.note_began(|_| at(300));
+    checkpoint.note(&pod, Life::Open, shown);
+    assert_eq!(checkpoint.began(&pod, &seen(vec![])), Some(at(300)), "though the runtime has forgotten it");
 }
 
 #[test]
-fn what_only_the_record_knows_is_kept_before_anything_is_done() {
+fn what_only_the_checkpoint_knows_is_kept_before_anything_is_done() {
     let of = |uid: &str, phase: Phase| {
-        let mut record = Checkpoint::default();
-        record.note(&pod("p", uid), Life::Open, state(phase, &[]));
-        record
+        let mut checkpoint = Checkpoint::default();
+        checkpoint.note(&pod("p", uid), Life::Open, state(phase, &[]));
+        checkpoint
     };
     let ending = Checkpoint { terminating_sandboxes: ["s".into()].into(), ..of("u", Phase::Pending) };
     let create = Step::CreateSandbox { attempt: 0, images: vec![] };
@@ -260,7 +339,7 @@ fn what_only_the_record_knows_is_kept_before_anything_is_done() {
             false,
         ),
         ("an end that was begun", Checkpoint::default(), ending, &create, false),
-        ("one that completed", Checkpoint::default(), record(Life::Completed, &[]), &create, false),
+        ("one that completed", Checkpoint::default(), checkpoint(Life::Completed, &[]), &create, false),
     ] {
         assert_eq!(now.may_wait(&written, std::slice::from_ref(step)), expect, "{name}");
         assert!(!now.may_wait(&written, &[]), "{name}: at rest");
@@ -280,9 +359,9 @@ fn what_completed_while_sidecars_ran_is_shown_as_over() {
     ] {
         let mut last = PodState::clone(&state(phase, &["one"]));
         last.containers[0].state = container.clone();
-        let mut record = Checkpoint::default();
-        record.note(&pod("p", "u"), Life::Completed, Arc::new(last));
-        let standing = record.standing(&pod("p", "u"), &Observed::default()).unwrap();
+        let mut checkpoint = Checkpoint::default();
+        checkpoint.note(&pod("p", "u"), Life::Completed, Arc::new(last));
+        let standing = checkpoint.standing(&pod("p", "u"), &Observed::default()).unwrap();
         assert_eq!(standing.phase, expect, "{container:?}, {phase:?}");
     }
 }

@@ -12,12 +12,12 @@ fn plan(policy: &str, containers: Vec<Container>, ready: bool, now: i64) -> Plan
 fn plan_begun(policy: &str, observed: &Observed, began: Option<i64>, now: i64) -> Plan {
     let mut pod = pod_with("p", "u", policy, &["main"]);
     pod.spec.active_deadline_seconds = Some(50);
-    let (calm, pod) = (Calm::default(), Arc::new(pod));
+    let (inputs, pod) = (Inputs::default(), Arc::new(pod));
     let plan = |want: &Want| {
         plan_pod(&Situation {
             activity: began.map(|began| Activity::new(at(began), at(now), Duration::ZERO)),
             now: at(now),
-            ..calm.situation(want, observed)
+            ..inputs.situation(want, observed)
         })
     };
     follow_end(plan(&Want::Run(pod.clone())), &pod, plan)
@@ -82,13 +82,13 @@ fn a_leap_of_the_clock_neither_ends_a_pod_nor_spares_it() {
     for (began, first, later) in [(5, 15, today), (today, today + 10, 7), (today, today + 10, today + 20)] {
         let activity = Activity::new(at(began), at(first), Duration::from_secs(3));
         let look = |uptime| {
-            let calm = Calm::default();
+            let inputs = Inputs::default();
             let plan = |want: &Want| {
                 plan_pod(&Situation {
                     activity: Some(activity),
                     now: at(later),
                     uptime: Duration::from_secs(uptime),
-                    ..calm.situation(want, &observed)
+                    ..inputs.situation(want, &observed)
                 })
             };
             follow_end(plan(&Want::Run(pod.clone())), &pod, plan)
@@ -115,6 +115,8 @@ fn a_new_agent_goes_by_the_wall_clock() {
     };
     assert_eq!(began(None, 15, 0), 5);
     assert_eq!(began(Some(5), 117, 100), 5, "a drift");
+    assert_eq!(began(Some(5), 175, 100), 5, "a minute is still a drift");
+    assert_eq!(began(Some(5), 176, 100), 66, "more is a leap");
     assert_eq!(began(Some(5), today, 100), today - 110, "a leap");
 }
 

@@ -41,11 +41,11 @@ impl Stopped {
     /// Lets time pass, plans, notes what was planned, and tells it.
     fn after(&mut self, millis: u64) -> Vec<String> {
         self.uptime += Duration::from_millis(millis);
-        let calm = Calm::default();
+        let inputs = Inputs::default();
         let plan = plan_pod(&Situation {
             terminations: &self.terminations,
             uptime: self.uptime,
-            ..calm.situation(&Want::Stop { grace: None }, &self.observed)
+            ..inputs.situation(&Want::Stop { grace: None }, &self.observed)
         });
         for step in &plan.steps {
             if let Step::StopContainers(stops) = step {
@@ -85,6 +85,43 @@ fn the_hook_comes_before_the_signal_and_counts() {
     pod.terminations.hook_is_over(&pod.id("a"));
     assert_eq!(pod.after(0), ["stop u-a-0@5"], "what is left, in begun seconds");
     assert_eq!((pod.after(3_000), pod.wake_in), (vec![], None), "the runtime is at it");
+}
+
+/// The worker reports a hook that is cut short, and the reason for an end only when it begins.
+#[test]
+fn what_is_known_of_an_end_that_has_begun() {
+    let mut pod = Stopped::of(vec![hooked("hooked"), main("main"), sidecar(0)]);
+    let known = |pod: &Stopped| {
+        ["hooked", "main", "side0"].map(|name| {
+            (pod.terminations.has_begun(&pod.id(name)), pod.terminations.hook_runs(&pod.id(name)))
+        })
+    };
+    let (not_begun, begun, hook_runs) = ((false, false), (true, false), (true, true));
+    assert_eq!(known(&pod), [not_begun; 3]);
+    assert_eq!(pod.after(0), ["stop u-hooked-0:hook@7 u-main-0@7 u-side0-0:wait"]);
+    assert_eq!(known(&pod), [hook_runs, begun, begun], "one that waits for its turn has begun, too");
+    pod.terminations.hook_is_over(&pod.id("hooked"));
+    assert_eq!(known(&pod), [begun; 3]);
+    pod.exits("main");
+    assert_eq!(known(&pod), [begun, not_begun, begun]);
+
+    let mut hangs = Stopped::of(vec![hooked("hooked")]);
+    hangs.after(0);
+    assert_eq!(known(&hangs)[0], hook_runs);
+    hangs.after(7_000);
+    assert_eq!(known(&hangs)[0], begun, "its time has passed");
+}
+
+#[test]
+fn a_hook_reaches_the_sandbox_of_its_container() {
+    let mut pod = Stopped::of(vec![hooked("a")]);
+    let with_ip = |attempt, ip: &str| Sandbox { ips: vec![ip.into()], ..sandbox("u", attempt, true) };
+    pod.observed.sandboxes = vec![with_ip(1, "10.0.0.1"), with_ip(0, "10.0.0.2")];
+    let inputs = Inputs::default();
+    let plan = plan_pod(&inputs.situation(&Want::Stop { grace: None }, &pod.observed));
+    let Some(Step::StopContainers(stops)) = plan.steps.first() else { panic!("{plan:?}") };
+    let StopAction::PreStop { pod_ip, .. } = &stops[0].action else { panic!("{stops:?}") };
+    assert_eq!(pod_ip.as_deref(), Some("10.0.0.2"));
 }
 
 #[test]
@@ -139,14 +176,14 @@ fn the_hooks_of_sidecars_run_at_once() {
 }
 
 #[test]
-fn a_newer_wish_shortens_and_never_lengthens() {
+fn a_newer_desired_state_shortens_and_never_lengthens() {
     let long = Container { grace: Some(300), ..main("a") };
     let mut pod = Stopped::of(vec![long.clone()]);
     assert_eq!(pod.after(0), ["stop u-a-0@300"]);
     pod.desire(Some(600));
     assert_eq!(pod.after(10_000), NOTHING, "longer than what is left");
     pod.desire(None);
-    assert_eq!(pod.after(10_000), NOTHING, "a desired that says nothing about it");
+    assert_eq!(pod.after(10_000), NOTHING, "a desired state without a grace period");
     pod.desire(Some(5));
     assert_eq!(pod.after(0), ["stop u-a-0@5"]);
     pod.desire(Some(300));
@@ -163,7 +200,7 @@ fn a_newer_wish_shortens_and_never_lengthens() {
 }
 
 #[test]
-fn the_wish_that_began_an_end_does_not_shorten_it() {
+fn the_desired_state_that_began_an_end_does_not_shorten_it() {
     let mut pod = Stopped::of(vec![Container { grace: Some(300), ..main("a") }]);
     pod.desire(Some(5));
     assert_eq!(pod.after(0), ["stop u-a-0@300"], "the container was promised as much");

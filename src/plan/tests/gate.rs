@@ -31,6 +31,9 @@ fn a_pod_waits_for_others_before_it_starts() {
         containers: vec![container("old", 0, "main", 0, running())],
     };
     assert_eq!(waits(&old), (vec![], Some(6), all.clone()), "the version before runs on");
+    assert_eq!(plan_gated(&want, &old, &history, &shut, at(100)).init, Init::Pending);
+    let without_init = Want::Run(Arc::new(pod_with("p", "u", "OnFailure", &["main"])));
+    assert_eq!(plan_gated(&without_init, &old, &history, &shut, at(100)).init, Init::Passed);
     let begun = Checkpoint { terminating_sandboxes: ["old-s0".into()].into(), ..Checkpoint::default() };
     let plan = plan_with(&want, &old, &history, &shut, &begun, at(100));
     assert!(!plan.steps.is_empty(), "unless its end was begun, by an earlier agent too");
@@ -43,4 +46,18 @@ fn a_pod_waits_for_others_before_it_starts() {
         containers: vec![done("setup"), done("main"), done("side")],
     };
     assert_eq!(waits(&done), (vec![], None, BTreeMap::new()), "what is done waits for nobody");
+}
+
+#[test]
+fn what_ended_for_good_does_not_wait_with_the_others() {
+    let want = Want::Run(Arc::new(pod_with("p", "u", "OnFailure", &["failed", "done", "new"])));
+    let ended = |name, code| container("u", 0, name, 0, exited(code, 90));
+    let observed = Observed {
+        sandboxes: vec![sandbox("u", 0, false)],
+        containers: vec![ended("failed", 1), ended("done", 0)],
+    };
+    let unmet = vec![Unmet { name: "db".into(), lack: Lack::Absent }];
+    let shut = Gate::Shut { unmet, left: secs(6) };
+    let plan = plan_gated(&want, &observed, &History::default(), &shut, at(100));
+    assert_eq!(plan.waiting.keys().collect::<Vec<_>>(), ["failed", "new"]);
 }

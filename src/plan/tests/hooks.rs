@@ -14,9 +14,9 @@ fn pod(policy: &str) -> Pod {
 
 fn plan(pod: Pod, containers: Vec<Container>, hook: Option<(&str, StartHook)>) -> Plan {
     let start_hooks = hook.map(|(id, hook)| (ContainerId::from(id), hook)).into_iter().collect();
-    let calm = Calm { start_hooks, ..Calm::default() };
+    let inputs = Inputs { start_hooks, ..Inputs::default() };
     let observed = Observed { sandboxes: vec![sandbox("u", 0, true)], containers };
-    plan_pod(&calm.situation(&Want::Run(Arc::new(pod)), &observed))
+    plan_pod(&inputs.situation(&Want::Run(Arc::new(pod)), &observed))
 }
 
 #[test]

@@ -157,11 +157,11 @@ fn a_pod_whose_init_container_failed_stays_failed_when_its_sidecar_has_ended() {
         let proxy = Container { sidecar: Some(0), ..container("u", 0, "proxy", 0, proxy) };
         let observed =
             Observed { sandboxes: vec![sandbox("u", 0, true)], containers: vec![proxy, setup.clone()] };
-        let mut calm = Calm::default();
+        let mut inputs = Inputs::default();
         if completed {
-            calm.checkpoint.note(&pod, Life::Completed, Arc::default());
+            inputs.checkpoint.note(&pod, Life::Completed, Arc::default());
         }
-        let plan = plan_pod(&calm.situation(&Want::Run(Arc::new(pod.clone())), &observed));
+        let plan = plan_pod(&inputs.situation(&Want::Run(Arc::new(pod.clone())), &observed));
         assert_eq!(
             (plan.init, plan.lifecycle),
             (Init::Failed, PodLifecycle::Completed),

@@ -26,9 +26,9 @@ fn plan(pod: &Pod, containers: Vec<Container>, found: &[Found]) -> Plan {
 fn plan_after(before: &Plan, pod: &Pod, containers: Vec<Container>, found: &[Found]) -> Plan {
     let verdicts = found.iter().map(|(id, kind, verdict)| ((ContainerId::from(*id), *kind), *verdict));
     let checkpoint = Checkpoint { killed_containers: before.killed.clone(), ..Checkpoint::default() };
-    let calm = Calm { probes: verdicts.collect(), checkpoint, ..Calm::default() };
+    let inputs = Inputs { probes: verdicts.collect(), checkpoint, ..Inputs::default() };
     let observed = Observed { sandboxes: vec![sandbox("u", 0, true)], containers };
-    plan_pod(&calm.situation(&Want::Run(Arc::new(pod.clone())), &observed))
+    plan_pod(&inputs.situation(&Want::Run(Arc::new(pod.clone())), &observed))
 }
 
 const LIVES: Found = ("u-main-0", Kind::Liveness, Some(Outcome::Success));

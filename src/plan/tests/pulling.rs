@@ -5,13 +5,13 @@ use crate::probe::threshold::{Kind, Outcome};
 
 fn plan(pod: &Pod, containers: Vec<Container>, pulling: &str, dead: Option<&str>) -> Plan {
     let dead = dead.map(|id| ((ContainerId::from(id), Kind::Liveness), Some(Outcome::Failure)));
-    let calm = Calm {
+    let inputs = Inputs {
         history: History { pulling: [pulling.to_owned()].into(), ..History::default() },
         probes: dead.into_iter().collect(),
-        ..Calm::default()
+        ..Inputs::default()
     };
     let observed = Observed { sandboxes: vec![sandbox("u", 0, true)], containers };
-    plan_pod(&calm.situation(&Want::Run(Arc::new(pod.clone())), &observed))
+    plan_pod(&inputs.situation(&Want::Run(Arc::new(pod.clone())), &observed))
 }
 
 #[test]

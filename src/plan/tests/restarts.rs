@@ -180,13 +180,13 @@ fn a_rule_restarts_all_containers_from_the_first() {
 #[test]
 fn what_completed_stays_so_whatever_is_left_of_it() {
     let pod = Arc::new(pod_with("p", "u", "Never", &["main"]));
-    let mut record = Checkpoint::default();
-    record.note(&pod, Life::Completed, Arc::default());
+    let mut checkpoint = Checkpoint::default();
+    checkpoint.note(&pod, Life::Completed, Arc::default());
     let gone = Observed::default();
     let revived = up(vec![one("main", 0, running())]);
     let cases = [(&gone, vec![]), (&revived, vec!["stop u-main-0@7"])];
     for (observed, expect) in cases {
-        let plan = next(&pod, observed, &record, 100);
+        let plan = next(&pod, observed, &checkpoint, 100);
         assert_eq!(
             (words(&plan), plan.lifecycle, plan.wake_in),
             (expect.iter().map(|s| (*s).to_owned()).collect(), PodLifecycle::Completed, None)
@@ -194,12 +194,12 @@ fn what_completed_stays_so_whatever_is_left_of_it() {
     }
     let edited = Arc::new(pod_with("p", "v", "Never", &["main"]));
     assert_eq!(
-        words(&next(&edited, &gone, &record, 100)),
+        words(&next(&edited, &gone, &checkpoint, 100)),
         ["create-sandbox 0"],
         "until its manifest changes"
     );
-    record.note(&edited, Life::Open, Arc::default());
-    assert_eq!(words(&next(&edited, &gone, &record, 100)), ["create-sandbox 0"]);
+    checkpoint.note(&edited, Life::Open, Arc::default());
+    assert_eq!(words(&next(&edited, &gone, &checkpoint, 100)), ["create-sandbox 0"]);
 }
 
 #[test]
@@ -214,32 +214,50 @@ fn a_container_in_a_dead_sandbox_has_not_completed_before_it_has_ended() {
 }
 
 #[test]
+fn what_runs_in_a_dead_sandbox_has_passed_its_init_containers_or_not() {
+    let once = pod("Never", &[]);
+    let dead = |containers| Observed { sandboxes: vec![sandbox("u", 0, false)], containers };
+    let setup = |state| one("setup", 0, state);
+    let both = |side| vec![setup(exited(0, 90)), one("main", 0, running()), one("side", 0, side)];
+    let stop_both = "stop u-main-0@7 u-side-0@7";
+    for (containers, expect, init) in [
+        (both(running()), stop_both, Init::Passed),
+        (both(exited(1, 95)), "stop u-main-0@7", Init::Passed),
+        (vec![setup(running())], "stop u-setup-0@7", Init::Pending),
+    ] {
+        let plan = next(&once, &dead(containers.clone()), &Checkpoint::default(), 100);
+        assert_eq!((words(&plan), plan.init), (vec![expect.to_owned()], init), "{containers:?}");
+        assert_eq!(plan.lifecycle, PodLifecycle::Active, "{containers:?}");
+    }
+}
+
+#[test]
 fn an_end_that_was_begun_is_finished_before_the_pod_runs_afresh() {
     let once = |uid| Arc::new(pod_with("p", uid, "Never", &["main"]));
     let (a, b) = (once("u"), once("v"));
-    let mut record = Checkpoint::default();
+    let mut checkpoint = Checkpoint::default();
     let killed = up(vec![one("main", 0, exited(137, 99))]);
 
-    assert_eq!(next(&a, &killed, &record, 100).lifecycle, PodLifecycle::Completed, "it died by itself");
+    assert_eq!(next(&a, &killed, &checkpoint, 100).lifecycle, PodLifecycle::Completed, "it died by itself");
     for other in [Want::Run(b), Want::Stop { grace: None }] {
-        let ends = plan_remembering(&other, &killed, &record, 100).terminating;
+        let ends = plan_remembering(&other, &killed, &checkpoint, 100).terminating;
         assert_eq!(ends, BTreeSet::from(["u-s0".into()]), "{other:?} ends it");
     }
 
-    record.terminating_sandboxes.insert("u-s0".into());
-    let plan = next(&a, &killed, &record, 100);
+    checkpoint.terminating_sandboxes.insert("u-s0".into());
+    let plan = next(&a, &killed, &checkpoint, 100);
     assert_eq!(words(&plan), ["stop-sandbox u-s0", "rm u-main-0", "rm-instance u", "rm-sandbox u-s0"]);
     assert_eq!(plan.lifecycle, PodLifecycle::TerminatesFirst);
     let gone = Observed::default();
-    assert_eq!(words(&next(&a, &gone, &record, 100)), ["create-sandbox 0"]);
+    assert_eq!(words(&next(&a, &gone, &checkpoint, 100)), ["create-sandbox 0"]);
     let anew = Observed {
         sandboxes: vec![Sandbox { id: "new".into(), ..sandbox("u", 0, true) }],
         containers: vec![],
     };
     assert_eq!(
-        words(&next(&a, &anew, &record, 100)),
+        words(&next(&a, &anew, &checkpoint, 100)),
         ["start 0 #0 in new after 0"],
-        "a stale record ends nobody else"
+        "a stale checkpoint ends nobody else"
     );
 }
 
@@ -257,14 +275,14 @@ fn what_was_ended_with_its_dead_sandbox_has_not_completed() {
         let pod = Arc::new(pod_with("p", "u", policy, &["main"]));
         let plan = next(&pod, &dead(running()), &Checkpoint::default(), 100);
         assert_eq!((words(&plan), &plan.killed), (vec!["stop u-main-0@7".to_owned()], &lost), "{policy}");
-        for (record, expect) in [(&remembered, after), (&Checkpoint::default(), before)] {
-            let plan = next(&pod, &dead(exited(0, 99)), record, 100);
-            assert_eq!(words(&plan), expect, "{policy} {record:?}");
+        for (checkpoint, expect) in [(&remembered, after), (&Checkpoint::default(), before)] {
+            let plan = next(&pod, &dead(exited(0, 99)), checkpoint, 100);
+            assert_eq!(words(&plan), expect, "{policy} {checkpoint:?}");
             let lifecycle = if expect.is_empty() { PodLifecycle::Completed } else { PodLifecycle::Active };
             assert_eq!(
                 (plan.lifecycle, &plan.killed),
-                (lifecycle, &record.killed_containers),
-                "{policy} {record:?}"
+                (lifecycle, &checkpoint.killed_containers),
+                "{policy} {checkpoint:?}"
             );
         }
         let mut anew = dead(exited(0, 99));

@@ -30,14 +30,14 @@ struct Simulated {
 impl Simulated {
     fn plan(&mut self, want: &Want) -> Plan {
         self.checkpoint.forget_gone(&self.observed);
-        let calm = Calm::default();
+        let inputs = Inputs::default();
         let plan = plan_pod(&Situation {
             checkpoint: &self.checkpoint,
             probes: &self.probes,
             terminations: &self.terminations,
             now: at(self.now),
             uptime: self.uptime,
-            ..calm.situation(want, &self.observed)
+            ..inputs.situation(want, &self.observed)
         });
         self.checkpoint.terminating_sandboxes.extend(plan.terminating.iter().cloned());
         self.checkpoint.killed_containers.extend(plan.killed.iter().cloned());
@@ -264,14 +264,14 @@ proptest! {
     ) {
         let failed = observed.containers.iter().zip(failed).filter_map(|(c, kind)| Some((c.id.clone(), kind?)));
         let probes = failed.map(|key| (key, Some(Outcome::Failure))).collect();
-        let mut record = Checkpoint::default();
+        let mut checkpoint = Checkpoint::default();
         if completed {
-            record.note(&pod, Life::Completed, Arc::default());
+            checkpoint.note(&pod, Life::Completed, Arc::default());
         }
         let marked = observed.sandboxes.iter().zip(ended).filter(|(_, ended)| *ended);
-        record.terminating_sandboxes = marked.map(|(sandbox, _)| sandbox.id.clone()).collect();
+        checkpoint.terminating_sandboxes = marked.map(|(sandbox, _)| sandbox.id.clone()).collect();
         let want = if stop { Want::Stop { grace: None } } else { Want::Run(Arc::new(pod.clone())) };
-        let mut world = Simulated { observed, checkpoint: record, probes, now: 1_000, terminations: Terminations::default(), uptime: Duration::ZERO, hooks_hang, exit_code };
+        let mut world = Simulated { observed, checkpoint, probes, now: 1_000, terminations: Terminations::default(), uptime: Duration::ZERO, hooks_hang, exit_code };
         let mut rounds = 0;
         let lifecycle = loop {
             let plan = world.plan(&want);

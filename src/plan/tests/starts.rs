@@ -52,8 +52,8 @@ fn what_may_not_be_started_runs_on_and_is_not_started() {
         ),
     ];
     let want = Want::Run(Arc::new(pod));
-    let calm = Calm::default();
-    let refused = Calm { starts: Starts::Refused("it was signed by K1".into()), ..Calm::default() };
+    let calm = Inputs::default();
+    let refused = Inputs { starts: Starts::Refused("it was signed by K1".into()), ..Inputs::default() };
     for (name, sandboxes, containers, if_allowed, if_refused, waiting) in cases {
         let observed = Observed { sandboxes, containers };
         assert_eq!(words(&plan_pod(&calm.situation(&want, &observed))), if_allowed, "{name}, allowed");
@@ -72,10 +72,10 @@ fn what_may_not_be_started_runs_on_and_is_not_started() {
 fn an_unhealthy_container_is_ended_though_it_is_not_started_again() {
     let want = Want::Run(Arc::new(pod_with("p", "u", "Always", &["main"])));
     let failed = ((ContainerId::from("u-main-0"), Kind::Liveness), Some(Outcome::Failure));
-    let calm = Calm {
+    let calm = Inputs {
         starts: Starts::Refused("another key".into()),
         probes: [failed].into_iter().collect(),
-        ..Calm::default()
+        ..Inputs::default()
     };
     let observed = Observed {
         sandboxes: vec![sandbox("u", 0, true)],

@@ -138,6 +138,30 @@ fn what_a_wanted_pod_needs() {
             wake: None,
         },
         Case {
+            name: "one that ended as it is not wanted any more: its policy and its crashes do not count",
+            policy: "Never",
+            sandboxes: vec![up(0)],
+            containers: vec![Container { hash: "old".into(), crashes: 4, ..main(0, 4, exited(1, 99)) }],
+            expect: &["start 0 #5 in u-s0 after 0"],
+            wake: None,
+        },
+        Case {
+            name: "a container that the manifest does not name",
+            policy: "Always",
+            sandboxes: vec![up(0)],
+            containers: vec![main(0, 0, running()), container("u", 0, "unnamed", 0, running())],
+            expect: &["stop u-unnamed-0@7"],
+            wake: None,
+        },
+        Case {
+            name: "two containers of one name: the newer one stays",
+            policy: "Always",
+            sandboxes: vec![up(0)],
+            containers: vec![main(0, 0, running()), main(0, 1, running())],
+            expect: &["stop u-main-0@7"],
+            wake: None,
+        },
+        Case {
             name: "two sandboxes: the newer one stays",
             policy: "Always",
             sandboxes: vec![up(0), up(1)],
@@ -226,6 +250,14 @@ fn what_a_wanted_pod_needs() {
             wake: None,
         },
         Case {
+            name: "a fixed uid: a dead sandbox of another version does not hide the one that is up",
+            policy: "Always",
+            sandboxes: vec![up(0), Sandbox { hash: Some(ConfigHash::from("before")), ..dead(1) }],
+            containers: vec![main(0, 0, running())],
+            expect: &["stop-sandbox u-s1", "rm-sandbox u-s1"],
+            wake: None,
+        },
+        Case {
             name: "a fixed uid: the sweep spares the shared directories",
             policy: "Always",
             sandboxes: vec![Sandbox { hash: Some(ConfigHash::from("before")), ..dead(0) }, up(1)],
@@ -241,4 +273,16 @@ fn what_a_wanted_pod_needs() {
         assert_eq!(words(&plan), case.expect, "{}", case.name);
         assert_eq!(plan.wake_in.map(|d| d.as_secs()), case.wake, "{}: when to look again", case.name);
     }
+}
+
+#[test]
+fn only_what_runs_outside_the_current_sandbox_is_killed_with_its_sandbox() {
+    let want = Want::Run(Arc::new(pod_with("p", "u", "Always", &["main", "side"])));
+    let observed = Observed {
+        sandboxes: vec![sandbox("u", 0, false), sandbox("u", 1, true)],
+        containers: vec![container("u", 0, "main", 0, running()), container("u", 1, "side", 0, running())],
+    };
+    let plan = planned(&want, &observed, &History::default(), at(100));
+    assert_eq!(words(&plan), ["stop u-main-0@7"]);
+    assert_eq!(plan.killed, BTreeSet::from(["u-main-0".into()]));
 }

@@ -67,6 +67,7 @@ fn the_first_run_waits_for_the_delay_and_is_spread_out_after_a_restart() {
         ("with a delay", 20, 4, 20, 24),
         ("seen late", 20, 4, 22, 24),
         ("seen too late", 20, 4, 30, 30),
+        ("as old as the agent", 0, 0, 0, 0),
         ("of an earlier agent: half of the period, by chance", -100, 0, 0, 5),
         ("of an earlier agent, with what is left of a delay", -100, 130, 0, 30),
         ("a clock that was set back", 5000, 4, 20, 24),
@@ -114,6 +115,7 @@ fn startup_gates_the_others_and_is_not_asked_again() {
     assert_eq!(words, ["c:Startup"]);
     let noted = end(&mut schedule, &keys[0], ProbeResult::Warning, 31).unwrap();
     assert_eq!(noted, Noted { news: News::Changed, verdict: Change::Verdict(Outcome::Success) });
+    assert!(!schedule.verdicts(&pod("p")).is_ready(&"c".into()), "it has started, and is not ready yet");
     let (words, keys) = due(&mut schedule, 31);
     assert_eq!(words, ["c:Readiness", "c:Liveness"], "at once");
     end(&mut schedule, &keys[0], ProbeResult::Success, 31);
@@ -169,6 +171,38 @@ fn what_is_held_keeps_its_verdict_and_is_not_run() {
     assert!(end(&mut schedule, &keys[0], ProbeResult::Failure, 22).is_some());
     assert_eq!(due(&mut schedule, 60).0, ["c:Readiness"]);
     assert!(schedule.verdicts(&pod("p")).is_ready(&"c".into()), "one failure contradicts nothing");
+}
+
+#[test]
+fn a_probe_that_is_due_and_paused_is_not_run_until_it_goes_on() {
+    let mut schedule = schedule();
+    let active = || target("c", Kind::Liveness, 20, 5);
+    watch(&mut schedule, "p", vec![active()], 20);
+    assert_eq!(next(&schedule), Some(25));
+    watch(&mut schedule, "p", vec![active()], 21);
+    assert_eq!(next(&schedule), Some(25), "one that is due stays due");
+    watch(&mut schedule, "p", vec![Target { activity: ProbeActivity::Paused, ..active() }], 22);
+    assert_eq!((next(&schedule), due(&mut schedule, 60).0), (None, vec![]));
+    watch(&mut schedule, "p", vec![active()], 61);
+    assert_eq!(due(&mut schedule, 61).0, ["c:Liveness"]);
+}
+
+#[test]
+fn results_of_one_kind_are_counted() {
+    let mut schedule = schedule();
+    watch(&mut schedule, "p", vec![target("c", Kind::Readiness, 20, 0)], 20);
+    let count = |schedule: &Schedule| schedule.reports()[0].in_a_row;
+    assert_eq!(count(&schedule), 0);
+    for (second, result, expect) in [
+        (20, ProbeResult::Failure, 1),
+        (30, ProbeResult::Failure, 2),
+        (40, ProbeResult::Failure, 3),
+        (50, ProbeResult::Success, 1),
+    ] {
+        let (_, keys) = due(&mut schedule, second);
+        end(&mut schedule, &keys[0], result, second);
+        assert_eq!(count(&schedule), expect, "at {second}");
+    }
 }
 
 #[test]

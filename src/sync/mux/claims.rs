@@ -158,16 +158,24 @@ mod tests {
             ("the same, written out", with_port("b", 80, tcp, Some("0.0.0.0")), false),
             ("another protocol", with_port("b", 80, Some("UDP"), None), true),
             ("one address of all", with_port("b", 80, tcp, Some("192.0.2.1")), false),
-            ("none", with_port("b", 0, None, None), true),
         ];
         let first = with_port("a", 80, None, None);
         for (name, second, fits) in &rows {
             let (merged, refused) = refuse_claimed(pods(&[&first, second]), &Pods::new());
             assert_eq!((merged.len() == 2, refused.is_empty()), (*fits, *fits), "{name}");
         }
-        let (one, other) =
-            (with_port("a", 80, None, Some("192.0.2.1")), with_port("b", 80, None, Some("192.0.2.2")));
-        assert!(refuse_claimed(pods(&[&one, &other]), &Pods::new()).1.is_empty(), "different addresses");
+        let (one, other) = (Some("192.0.2.1"), Some("192.0.2.2"));
+        for (name, first, second, fits) in [
+            ("different addresses", (80, one), (80, other), true),
+            ("the same address", (80, one), (80, one), false),
+            ("all addresses, after one of them", (80, one), (80, Some("::")), false),
+            ("no port of the host", (0, None), (0, None), true),
+        ] {
+            let (first, second) =
+                (with_port("a", first.0, None, first.1), with_port("b", second.0, None, second.1));
+            let (_, refused) = refuse_claimed(pods(&[&first, &second]), &Pods::new());
+            assert_eq!(refused.is_empty(), fits, "{name}");
+        }
     }
 
     #[test]

@@ -91,6 +91,7 @@ fn nothing_is_known_of_a_source_that_was_not_given_or_is_incomplete() {
     assert!(!mux.is_settled(Source::Api) && !mux.is_settled(Source::File));
     mux.apply(Snapshot { complete: false, ..snapshot(Source::File, vec![]) });
     assert!(!mux.is_settled(Source::File));
+    assert!(mux.expects(Source::File) && !mux.expects(Source::Api));
 }
 
 #[test]

@@ -59,8 +59,8 @@ pub(super) enum Told {
 }
 
 impl SyncLoop {
-    /// The newest desired state of a pod, for its worker. While another pod still has what the wanted instance claims, the instance
-    /// waits: both would live in the same directories, or listen on the same port.
+    /// The newest desired state of a pod, for its worker. While another pod still has what the wanted instance claims,
+    /// the instance waits: both would live in the same directories, or listen on the same port.
     pub(super) fn tell(&mut self, name: &PodName) -> Option<Command> {
         let worker = self.workers.get(name)?;
         let mut told = Told::All;

@@ -1,5 +1,6 @@
 //! Recorded sequences of events, replayed.
 
+mod fixed_uid;
 mod holds;
 mod moved;
 mod starts;
@@ -10,6 +11,7 @@ use crate::pod::PodUid;
 use crate::pod::state::{Condition, ConditionType};
 use crate::pod::testing::{pod, pod_after};
 use crate::sync::node_list::Listed;
+use crate::sync::view::Outcome;
 
 fn name(name: &str) -> PodName {
     PodName::new("default", name)
@@ -85,7 +87,7 @@ fn on(state: &mut SyncLoop, event: Event) -> Vec<Said> {
     state.handle(event).into_iter().map(say).collect()
 }
 
-/// The report that the newest desired for a pod is fulfilled.
+/// The report that the pod was stopped, as its newest desired state asked for.
 fn gone(state: &SyncLoop, pod: &str) -> Event {
     let number = state.workers[&name(pod)].desired.generation;
     Event::Worker(Report::Gone { pod: name(pod), number })
@@ -145,7 +147,7 @@ fn the_life_of_a_pod() {
 }
 
 #[test]
-fn a_wish_that_crosses_the_end_keeps_the_worker() {
+fn a_worker_stays_when_its_pod_is_wanted_again_before_its_report() {
     let mut state = SyncLoop::new([Source::File]);
     let a = wanted("a", "1");
     state.handle(config(&[&a], true));
@@ -155,7 +157,7 @@ fn a_wish_that_crosses_the_end_keeps_the_worker() {
     assert_eq!(on(&mut state, late), []);
     assert!(state.view().pods.contains_key(&name("a")));
 
-    // The worker may be in the middle of the second desired when the third repeats the first.
+    // The worker may still work on the second desired state when the third one repeats the first.
     state.handle(config(&[], true));
     let late = gone(&state, "a");
     state.handle(config(&[&a], true));
@@ -273,6 +275,24 @@ fn a_circle_ends_nobody() {
     let mut state = SyncLoop::new([Source::File]);
     state.handle(listed(running));
     assert_eq!(on(&mut state, config(&[&a, &b], true)), [], "an earlier agent started a");
+    let accepted = |pod: &Arc<Pod>| Verdict {
+        source: Source::File,
+        origin: format!("{}.yaml", pod.name.name),
+        document: 1,
+        item: None,
+        outcome: Outcome::Accepted { pod: pod.name.clone(), warnings: vec![] },
+    };
+    let verdicts = vec![accepted(&a), accepted(&b)];
+    let pods = vec![a.clone(), b.clone()];
+    state.handle(Event::Config(Snapshot {
+        source: Source::File,
+        pods,
+        complete: true,
+        verdicts,
+        unvouched: BTreeMap::new(),
+    }));
+    let refused: Vec<_> = state.refusals().iter().map(|verdict| verdict.origin.as_str()).collect();
+    assert_eq!(refused, ["a.yaml", "b.yaml"], "their own source has taken them");
     assert_eq!(on(&mut state, config(&[&b], true)), [run(&b), stop("a")], "now a is not wanted");
 }
 
@@ -323,49 +343,6 @@ fn what_was_remembered_is_shown_until_somebody_looks_and_forgotten_on_evidence()
         state.handle(config(&[&a], true));
         assert_eq!(phase_of_a(&state), shown, "{life:?} before the machine booted");
     }
-}
-
-#[test]
-fn a_late_report_on_an_earlier_version_of_a_fixed_uid_is_not_the_next_ones() {
-    let mut state = SyncLoop::new([Source::File]);
-    let before = wanted("a", "1");
-    let edited = Arc::new(Pod { hash: "2".into(), ..Pod::clone(&before) });
-    state.handle(config(&[&before], true));
-    state.handle(config(&[&edited], true));
-    for (report, phase) in [(&before, Phase::Pending), (&edited, Phase::Running)] {
-        state.handle(synced(report, &[("s", true)]));
-        assert_eq!(phase_of_a(&state), phase, "{}", report.hash);
-    }
-}
-
-#[test]
-fn a_fixed_uid_moves_to_another_name_only_when_the_first_is_gone() {
-    let fixed =
-        |name: &str| Arc::new(Pod { uid: PodUid::from("fixed"), ..pod(name, &format!("hash-{name}")) });
-    let (a, b) = (fixed("a"), fixed("b"));
-    let mut state = SyncLoop::new([Source::File]);
-    assert_eq!(on(&mut state, config(&[&a], true)), [], "the runtime may hold it under another name");
-    assert_eq!(on(&mut state, listed(&[])), [run(&a)]);
-    on(&mut state, synced(&a, &[("s", true)]));
-    let commands = on(&mut state, config(&[&b], true));
-    assert_eq!(commands, [Said::Tell(name("a"), Want::Stop { grace: None })], "b waits");
-    assert!(state.view().pods.contains_key(&name("b")), "and is shown");
-    assert_eq!(on(&mut state, listed(&[("a", Some(Source::File), &[("s", true)])])), []);
-    let gone = gone(&state, "a");
-    assert_eq!(on(&mut state, gone), [Said::Dismiss(name("a")), run(&b)]);
-
-    // The rename happened while no agent ran: the runtime holds the first.
-    let mut state = SyncLoop::new([Source::File]);
-    assert_eq!(on(&mut state, config(&[&b], true)), []);
-    let held = Listed {
-        sources: [Some(Source::File)].into(),
-        uids: [PodUid::from("fixed")].into(),
-        seen: seen(&[("s", true)]),
-    };
-    let list = Event::Pleg(PlegEvent::Listed([(name("a"), held)].into()));
-    assert_eq!(on(&mut state, list), [Said::Tell(name("a"), Want::Stop { grace: None })]);
-    let gone = self::gone(&state, "a");
-    assert_eq!(on(&mut state, gone), [Said::Dismiss(name("a")), run(&b)]);
 }
 
 proptest::proptest! {

@@ -166,6 +166,18 @@ mod tests {
     }
 
     #[test]
+    fn whoever_reads_a_document_finds_its_warnings() {
+        let unknown = Finding::new("spec.x", "unknown field");
+        let refusal = Refusal::from(Finding::new("spec", "bad")).with_warnings(vec![unknown.clone()]);
+        let pod = PodName::new("default", "a");
+        let unchanged = Outcome::Unchanged { pod, warnings: vec![unknown.clone()] };
+        for outcome in [accepted(vec![unknown.clone()]), unchanged, Outcome::Refused(refusal)] {
+            assert_eq!(outcome.warnings(), std::slice::from_ref(&unknown), "{outcome:?}");
+        }
+        assert_eq!(Outcome::Skipped { reason: "hidden".into() }.warnings(), []);
+    }
+
+    #[test]
     fn the_json_is_as_documented() {
         let position = Position { line: 3, column: 5 };
         let mut verdicts = [
