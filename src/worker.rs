@@ -7,6 +7,7 @@
 
 pub(crate) mod checkpoints;
 mod exits;
+mod gate;
 mod instance;
 mod jobs;
 mod mailbox;
@@ -28,12 +29,11 @@ use futures_lite::future;
 use tracing::{debug, info, warn};
 
 use crate::plan::checkpoint::Checkpoint;
-use crate::plan::order::{self, Gate, Opened};
 use crate::plan::{
     Activity, Desired, History, PodLifecycle, Situation, StartHook, Step, Terminations, Want, plan_pod,
 };
 use crate::pod::observed::Observed;
-use crate::pod::{ContainerId, Pod, PodName, PodUid, annotations};
+use crate::pod::{ContainerId, PodName, PodUid};
 use crate::runtime::{PodRuntime, SandboxContext, StepError};
 use crate::sync::handles::Handles;
 use crate::sync::message::{Event, Report};
@@ -47,6 +47,7 @@ use jobs::Jobs;
 use mailbox::Mailbox;
 use observer::Observer;
 use prober::Prober;
+use report::CheckpointKeeper;
 
 /// How long to wait for a runtime that is away, unless its return is told sooner.
 const AWAY: Duration = Duration::from_secs(5);
@@ -161,25 +162,6 @@ struct Worker {
     last_steps: Vec<Step>,
     /// How the runtime is told of the sandbox of this attempt; for the length of a pass.
     sandbox_context: Option<(u32, SandboxContext)>,
-}
-
-/// What must outlive the agent.
-#[derive(Debug)]
-struct CheckpointKeeper {
-    current: Checkpoint,
-    /// As it is on disk.
-    written: Checkpoint,
-    /// Writes that failed in a row.
-    failed_writes: u32,
-    /// The last error about writing it.
-    logged: LastLogged,
-}
-
-impl CheckpointKeeper {
-    /// When to write again what could not be written.
-    fn retry_in(&self) -> Option<Duration> {
-        (self.failed_writes > 0).then(|| Backoff::STEP.delay(self.failed_writes))
-    }
 }
 
 /// Failed steps in a row, other than those of starts.
@@ -329,37 +311,6 @@ impl Worker {
                 }
             }
         }
-    }
-
-    /// Warns of what a pod asks for in vain.
-    fn check_annotations(&self, pod: &Pod) {
-        let key = annotations::MAX_RESTART_BACKOFF;
-        let asked = annotations::duration(&pod.metadata, key).ok().flatten();
-        let cap = self.context.crash_loop.cap;
-        if let Some(asked) = asked.filter(|asked| *asked > cap) {
-            warn!(pod = %self.name, annotation = key, ?asked, ?cap, "a pod can only lower the node's cap");
-        }
-    }
-
-    /// Whether the wanted instance may start; logs only on change.
-    fn judge_gate(&mut self, desired: &Desired, observed: &Observed, uptime: Duration) -> Gate {
-        let (Want::Run(pod), Some(instance)) = (&desired.want, &mut self.instance) else {
-            return Gate::Open(Opened::InOrder);
-        };
-        let waited = uptime.saturating_sub(instance.wanted_since);
-        let gate = Gate::judge(instance.gate.as_ref(), pod, observed, &desired.blocked_on, waited);
-        match (&instance.gate, &gate) {
-            (Some(Gate::Shut { unmet: logged, .. }), Gate::Shut { unmet, .. }) if logged == unmet => {}
-            (_, Gate::Shut { unmet, .. }) => {
-                info!(pod = %self.name, after = order::in_words(unmet), "waiting for other pods");
-            }
-            (Some(Gate::Open(_)), Gate::Open(_)) | (_, Gate::Open(Opened::InOrder)) => {}
-            (_, Gate::Open(Opened::Late(unmet))) => {
-                warn!(pod = %self.name, after = order::in_words(unmet), "waited long enough for other pods; starting without them");
-            }
-        }
-        instance.gate = Some(gate.clone());
-        gate
     }
 
     async fn execute(&mut self, step: &Step, desired: &Desired, observed: &Observed) -> Result<(), Next> {

@@ -1,13 +1,14 @@
 //! What a pass has to tell: the state to the sync loop, and to the disk what must outlive the agent.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use tracing::warn;
 
 use super::Worker;
 use super::instance::Instance;
-use crate::plan::checkpoint::Life;
+use crate::plan::checkpoint::{Checkpoint, Life};
 use crate::plan::{Plan, PodLifecycle, Want};
 use crate::pod::observed::Observed;
 use crate::pod::state::PodState;
@@ -16,6 +17,28 @@ use crate::status::pod_state::pod_state;
 use crate::sync::message::Report;
 use crate::sync::node_list::fingerprint;
 use crate::text::chain;
+use crate::text::last_logged::LastLogged;
+use crate::time::backoff::Backoff;
+
+/// What must outlive the agent.
+#[derive(Debug)]
+pub(super) struct CheckpointKeeper {
+    /// As it should be on disk.
+    pub(super) current: Checkpoint,
+    /// As it is on disk.
+    pub(super) written: Checkpoint,
+    /// Writes that failed in a row.
+    pub(super) failed_writes: u32,
+    /// The last error about writing it.
+    pub(super) logged: LastLogged,
+}
+
+impl CheckpointKeeper {
+    /// When to write again what could not be written.
+    pub(super) fn retry_in(&self) -> Option<Duration> {
+        (self.failed_writes > 0).then(|| Backoff::STEP.delay(self.failed_writes))
+    }
+}
 
 impl Worker {
     /// Tells the sync loop what was seen, and notes it in the checkpoint.
