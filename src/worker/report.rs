@@ -105,6 +105,8 @@ impl Worker {
             .durability(&self.checkpoint.written)
             .filter(|_| !self.checkpoint.current.is_empty())
         else {
+            // What could not be written is no longer needed: nothing is left to try again.
+            self.checkpoint.failed_writes = 0;
             return;
         };
         let goes_on = self.failures.count == 0;
