@@ -100,7 +100,13 @@ fn an_agent_that_starts_in_1970_restarts_what_crashed_at_once() {
     assert!(agent.log().contains("1970-01-01"), "the agent's clock is not the machine's:\n{}", agent.log());
     // What is healthy is left alone, whatever the date.
     rig.write_manifest("pod.yaml", &manifest::idle("pod"));
-    let running = rig.wait_running("pod-node1", "main");
+    // The first container of the new instance: one that crashes may be seen running for a moment.
+    let first_of_new = || {
+        let all = rig.containers_of("pod-node1");
+        all.into_iter().find(|seen| seen.attempt == 0 && seen.state == ContainerState::Running)
+    };
+    rig.wait("the new instance", || first_of_new().is_some());
+    let running = first_of_new().expect("it runs");
     set_clock(&rig, "+0");
     rig.write_manifest("marker.yaml", &manifest::idle("marker"));
     rig.wait_running("marker-node1", "main");
