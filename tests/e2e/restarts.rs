@@ -398,7 +398,7 @@ fn a_damaged_record_costs_what_it_held_and_those_of_lost_pods_go() {
     rig.wait("a whole record", || {
         fs::read(record(&rig, "runs-node1")).is_ok_and(|now| now.len() > text.len() / 2)
     });
-    assert_eq!(agent.log_lines_with("what was remembered of a pod is lost").len(), 1, "{}", agent.log());
+    assert_eq!(agent.log_lines_with("the checkpoint of a pod is lost").len(), 1, "{}", agent.log());
     let after = rig.fingerprint();
     let runs = rig.wait_running("runs-node1", "main");
     assert_eq!(before.get(&runs.id), after.get(&runs.id), "the pod runs on");
