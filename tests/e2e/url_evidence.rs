@@ -62,7 +62,7 @@ fn a_list_that_is_doubtful_ends_nobody() {
     for (number, (contents, words)) in [
         (doubled, "items: written more than once"),
         (last_empty.clone(), "items: written more than once"),
-        (misspelt, "item: unknown field, did you mean"),
+        (misspelt, "item: unknown field of the list, did you mean"),
     ]
     .into_iter()
     .enumerate()
@@ -80,9 +80,9 @@ fn a_list_that_is_doubtful_ends_nobody() {
     let unknown = good.replacen('{', r#"{"annotations": {}, "#, 1);
     for (contents, flags, code, words) in [
         (&last_empty, &["--strict"][..], 1, "refused: items: written more than once"),
-        (&unknown, &[], 0, "warning: annotations: unknown field"),
-        (&unknown, &["--strict"], 2, "warning: annotations: unknown field"),
-        (&unknown, &["--strict-manifests"], 1, "refused: annotations: unknown field"),
+        (&unknown, &[], 0, "warning: annotations: unknown field of the list"),
+        (&unknown, &["--strict"], 2, "warning: annotations: unknown field of the list"),
+        (&unknown, &["--strict-manifests"], 1, "refused: annotations: unknown field of the list"),
     ] {
         let mut command = rig.command(env!("CARGO_BIN_EXE_rkubelet"));
         command.args(["check", "--url-contents"]).args(flags).arg("-");
