@@ -156,7 +156,10 @@ fn a_hostile_server_costs_neither_time_nor_memory() {
             }),
         ),
         // The last one: of what decoding took, the allocator keeps some 30 MiB for the next time.
-        ("bytes more) is not Pod", Box::new(move |_, stream| reply(stream, "200 OK", "", long_kind.as_bytes()))),
+        (
+            "bytes more) is not Pod",
+            Box::new(move |_, stream| reply(stream, "200 OK", "", long_kind.as_bytes())),
+        ),
     ];
     for (number, (words, fault)) in faults.into_iter().enumerate() {
         let said = agent.log_lines_with(FAILED).len();
