@@ -3,7 +3,8 @@
 //! The mailbox holds one message, the newest whole desired state; any message makes the worker look. A pass observes,
 //! plans and executes; after a failed step it observes and plans anew. At rest it waits for a message, for
 //! the moment that the plan named, or for the end of a job: hooks, ends of containers and pulls run beside it, so
-//! that it reacts to a newer desired state at once.
+//! that it reacts to a newer desired state while they run. So it does while it waits for a sandbox or creates a container; other
+//! calls to the runtime are awaited first.
 
 pub(crate) mod checkpoints;
 mod exits;

@@ -1,4 +1,4 @@
-//! The file that a container leaves its last words in, and what is read of it and of its log.
+//! The file that a container leaves its termination message in, and what is read of it and of its log.
 //!
 //! The file is in the container's hands: it may be endless, or be made into something else by whoever can reach the
 //! node's directories. No read here waits, follows a link, or takes in more than its limit. Blocking: called through
@@ -26,7 +26,7 @@ pub(crate) fn make_file(path: &Path) -> Result<(), FileError> {
     file.set_permissions(fs::Permissions::from_mode(MODE)).map_err(files::on("cannot set the mode of", path))
 }
 
-/// The last words of a container: of its file, if it has one, or else of its log.
+/// The termination message of a container: of its file, if it has one, or else of its log.
 pub(crate) fn read(file: Option<&Path>, log: &Path, fallback: Fallback) -> String {
     let words = match file.map(|path| (path, read_end(path, MAX_FILE))) {
         None => String::new(),

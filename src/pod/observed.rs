@@ -103,7 +103,7 @@ pub(crate) struct Exit {
     pub code: i32,
     /// The runtime's word for it: `Completed`, `Error`, `OOMKilled`, ...
     pub reason: String,
-    /// The runtime's sentence for it, and the container's last words.
+    /// The runtime's sentence for it, and the container's termination message.
     pub message: String,
 }
 

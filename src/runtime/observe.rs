@@ -281,7 +281,7 @@ fn pre_stop(handler: &str, ports: Option<&String>, container: &str) -> Option<Ho
         .ok()
 }
 
-/// The runtime's sentence about an end, and the container's last words. Where they lie is in the runtime's own list of
+/// The runtime's sentence about an end, and the container's termination message. Where they lie is in the runtime's own list of
 /// mounts, as kubelet looks it up.
 async fn closing_message(status: &mut proto::ContainerStatus) -> String {
     let annotation = |key: &str| status.annotations.get(key).map_or("", String::as_str);
