@@ -1,17 +1,20 @@
 //! The little that must outlive the agent and cannot be read from the runtime: small files under `rkubelet/` in the
 //! agent's root directory.
 //!
-//! A file is written beside its place and renamed into it, so that it is there whole or not at all. One that is torn
-//! or foreign costs what it held, never a start. Everything here blocks: call it through `smol::unblock`.
+//! A file is written beside its place and renamed into it, so that it is there whole or not at all. A small one that need not
+//! outlive a power cut is written over in place instead: a rename makes ext4 allocate and flush a new file, which was
+//! measured to cost flash six times as much as one page that is written over. A file that is torn or foreign costs what it held, never a
+//! start. Everything here blocks: call it through `smol::unblock`.
 
 #[cfg(test)]
 mod tests;
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -19,6 +22,8 @@ pub(crate) use crate::plan::checkpoint::Durability;
 
 /// No file of ours is larger; one that is was not written by us.
 const MAX_BYTES: u64 = 64 << 20;
+/// The kernel copies what lies in one page in one step: a killed agent leaves the old contents or the new ones.
+const PAGE: usize = 4096;
 /// The ending of a file in the making.
 const UNFINISHED: &str = ".tmp";
 
@@ -129,6 +134,9 @@ impl Store {
             if bytes.len() as u64 > MAX_BYTES {
                 return Err(StateError::TooLarge { path: self.path(name), size: bytes.len() });
             }
+            if !power && names.len() == 1 && self.write_over(name, &bytes) {
+                return Ok(());
+            }
             self.lay(name, &bytes, power && names.len() == 1)?;
         }
         if power && names.len() > 1 {
@@ -143,6 +151,25 @@ impl Store {
             dir.sync_all().map_err(at("sync", &self.dir))?;
         }
         Ok(())
+    }
+
+    /// Writes over a file in place, if it is there and both its contents and the new ones fit into one page. The file never
+    /// shrinks: what is left of the old contents becomes white space.
+    fn write_over(&self, name: &str, bytes: &[u8]) -> bool {
+        let write = || -> std::io::Result<bool> {
+            let flags = i32::try_from(OFlags::NOFOLLOW.bits()).map_err(std::io::Error::other)?;
+            let file = fs::OpenOptions::new().write(true).custom_flags(flags).open(self.path(name))?;
+            let metadata = file.metadata()?;
+            let length = usize::try_from(metadata.len()).unwrap_or(usize::MAX).max(bytes.len());
+            // Without a block of its own the write could fail for want of space, with the old contents gone.
+            if length > PAGE || metadata.len() == 0 || metadata.blocks() == 0 {
+                return Ok(false);
+            }
+            let mut padded = bytes.to_vec();
+            padded.resize(length, b' ');
+            Ok(file.write_at(&padded, 0)? == padded.len())
+        };
+        write().unwrap_or(false)
     }
 
     /// Writes a file beside its place.

@@ -58,7 +58,7 @@ fn a_failed_write_leaves_what_was_there() {
     store.write("a", &1, Durability::Process).unwrap();
     fs::create_dir(root.path().join("rkubelet/things/a.tmp")).unwrap();
     assert!(matches!(
-        store.write("a", &2, Durability::Process),
+        store.write("a", &2, Durability::Power),
         Err(StateError::File { operation: "write", .. })
     ));
     assert_eq!(store.read("a").unwrap(), Some(1));
@@ -83,4 +83,35 @@ fn only_root_reads_it() {
     store.write("a", &1, Durability::Process).unwrap();
     let mode = |path: &str| fs::metadata(root.path().join(path)).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode("rkubelet/things"), mode("rkubelet/things/a.json")), (0o700, 0o600));
+}
+
+#[test]
+fn a_small_file_that_need_not_outlive_a_power_cut_is_written_over_in_place() {
+    use std::os::unix::fs::MetadataExt as _;
+    let (root, store) = store();
+    let path = root.path().join("rkubelet/things/a.json");
+    let inode = || fs::metadata(&path).unwrap().ino();
+    let text = |length: usize| "x".repeat(length);
+    let cases = [
+        ("shorter", 100, Durability::Process, true),
+        ("longer, in the same page", 4094, Durability::Process, true),
+        ("longer than a page", 4095, Durability::Process, false),
+        ("shorter than what is longer than a page", 10, Durability::Process, false),
+        ("to outlive a power cut", 10, Durability::Power, false),
+    ];
+    store.write("a", &text(200), Durability::Process).unwrap();
+    for (case, length, durability, in_place) in cases {
+        // Held, so that its number is not given to the next file.
+        let (_held, before) = (File::open(&path).unwrap(), inode());
+        store.write("a", &text(length), durability).unwrap();
+        assert_eq!(store.read("a").unwrap(), Some(text(length)), "{case}");
+        assert_eq!(inode() == before, in_place, "{case}");
+    }
+    let elsewhere = root.path().join("elsewhere");
+    fs::write(&elsewhere, "precious").unwrap();
+    fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+    store.write("a", &text(3), Durability::Process).unwrap();
+    assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "precious", "a link is replaced, not followed");
+    assert_eq!(store.read("a").unwrap(), Some(text(3)));
 }
