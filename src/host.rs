@@ -10,6 +10,7 @@ pub(crate) mod files;
 pub(crate) mod lock;
 pub(crate) mod node_ips;
 pub(crate) mod resource;
+pub(crate) mod security;
 pub(crate) mod state;
 pub(crate) mod termination_message;
 pub(crate) mod volume;

@@ -20,6 +20,7 @@ pub(crate) mod priority;
 pub(crate) mod qos;
 pub(crate) mod quantity;
 pub(crate) mod restart;
+pub(crate) mod security;
 pub(crate) mod signal;
 pub(crate) mod state;
 pub(crate) mod termination_message;

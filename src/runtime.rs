@@ -11,6 +11,7 @@ mod limiter;
 mod observe;
 pub(crate) mod pleg;
 mod pod_runtime;
+mod security;
 mod start;
 mod stop;
 
@@ -31,6 +32,7 @@ use crate::pod::dns::ClusterDns;
 use crate::pod::hook::Hook;
 use crate::pod::hostname::FqdnTooLong;
 use crate::pod::observed::{Observed, Sandbox};
+use crate::pod::security::admission::NodeSecurity;
 use crate::pod::{ContainerId, Pod, PodName, PodUid, SandboxId, priority::priority};
 use crate::probe::check::Check;
 use crate::probe::schedule::{Key, Ran};
@@ -60,6 +62,8 @@ pub(crate) struct NodeSettings {
     pub(crate) boot_id: String,
     /// The node's resolver file; without one, pods with the node's policy get none.
     pub(crate) resolv_conf: Option<PathBuf>,
+    /// Which rights of pods it has and allows.
+    pub(crate) security: NodeSecurity,
 }
 
 /// The container runtime and the node around it.

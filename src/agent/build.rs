@@ -7,6 +7,7 @@ use tracing::info;
 use super::AgentError;
 use crate::config::Config;
 use crate::host::boot::boot_id;
+use crate::host::security::node_security;
 use crate::host::state::Store;
 use crate::host::{Dirs, NodeIps};
 use crate::http::{Client, Proxies, Reactor};
@@ -55,6 +56,7 @@ pub(super) fn runtime(
         },
         boot_id: boot_id(),
         resolv_conf: config.resolv_conf.clone(),
+        security: node_security(config.allowed_unsafe_sysctls.clone(), config.seccomp_default),
     };
     let settings = PullSettings {
         width: config.parallel_image_pulls,

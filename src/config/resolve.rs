@@ -85,6 +85,10 @@ pub(crate) struct Config {
     pub credential_provider_bin_dir: PathBuf,
     /// The longest back-off of a crash loop.
     pub max_container_restart_period: Duration,
+    /// Unsafe sysctls that pods may set (`allowedUnsafeSysctls`).
+    pub allowed_unsafe_sysctls: Vec<String>,
+    /// Whether containers get the runtime's seccomp profile by default (`seccompDefault`).
+    pub seccomp_default: bool,
     /// The log's verbosity, as klog counts it.
     pub verbosity: u32,
     /// Whether a manifest with a field that would be ignored is refused.
@@ -218,6 +222,8 @@ impl Config {
             max_container_restart_period: settings
                 .period("crashLoopBackOff.maxContainerRestartPeriod")
                 .unwrap_or(Duration::from_secs(300)),
+            allowed_unsafe_sysctls: settings.texts("allowedUnsafeSysctls"),
+            seccomp_default: settings.bool("seccompDefault").unwrap_or(false),
             verbosity: settings.int("logging.verbosity").unwrap_or(0),
             strict_manifests: flags.is_set("strict-manifests"),
             signed_files_key: manifest_public_key.clone().filter(|_| require_signed_files),
@@ -235,6 +241,10 @@ impl<'a> Settings<'a> {
     /// A text that is not empty.
     fn text(&self, field: &str) -> Option<&'a str> {
         self.0.get(field)?.as_str().filter(|text| !text.is_empty())
+    }
+
+    fn texts(&self, field: &str) -> Vec<String> {
+        self.0.get(field).into_iter().flat_map(texts).map(str::to_owned).collect()
     }
 
     fn bool(&self, field: &str) -> Option<bool> {

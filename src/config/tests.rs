@@ -54,6 +54,8 @@ fn honoured_fields(fields: &'static [Field], prefix: &str) -> Vec<String> {
 fn other_value(path: &str) -> &'static str {
     match path {
         "address" | "healthzBindAddress" => "10.1.2.3",
+        "allowedUnsafeSysctls" => "['net.*']",
+        "seccompDefault" => "true",
         "clusterDNS" => "[10.96.0.10]",
         "clusterDomain" => "cluster.local",
         "containerRuntimeEndpoint" | "imageServiceEndpoint" => "/run/other.sock",

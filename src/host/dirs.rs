@@ -21,6 +21,11 @@ impl Dirs {
         Self { root, pod_logs }
     }
 
+    /// The node's own seccomp profiles.
+    pub(crate) fn seccomp(&self) -> PathBuf {
+        self.root.join("seccomp")
+    }
+
     /// All pods' directories.
     pub(crate) fn pods(&self) -> PathBuf {
         self.root.join("pods")

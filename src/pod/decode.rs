@@ -17,6 +17,7 @@ use super::defaults::apply_defaults;
 use super::fields::check_fields;
 use super::finding::{Finding, Refusal};
 use super::identity::{apply_identity, config_hash, container_hashes};
+use super::security;
 use super::validate::validate_pod;
 use super::{Pod, Source};
 use crate::text::excerpt::quoted;
@@ -190,6 +191,7 @@ fn decode_pod(document: &Document, origin: &Origin<'_>, remarks: &mut Remarks) -
         let reason = format!("has no effect without {AFTER}");
         remarks.warnings.push(Finding::new(annotations::field(AFTER_TIMEOUT), reason));
     }
+    remarks.warnings.extend(security::old_annotations(&metadata));
     let (name, uid) = apply_identity(&mut metadata, &mut spec, &hash, origin);
     apply_defaults(&mut spec);
     remarks.problems.extend(validate_pod(&metadata, &spec));

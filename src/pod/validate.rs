@@ -39,6 +39,7 @@ pub(crate) fn validate_pod(metadata: &ObjectMeta, spec: &PodSpec) -> Vec<Finding
     validate_spec(spec, &mut findings);
     let volumes = volume::validate_volumes(spec, &mut findings);
     container::validate_containers(spec, &volumes, &mut findings);
+    security::validate_annotations(metadata, spec, &mut findings);
     references::validate_references(spec, &mut findings);
     findings.0
 }

@@ -58,7 +58,7 @@ impl StartError {
         Self::refused(reason, error.message)
     }
 
-    fn refused(reason: &str, message: String) -> Self {
+    pub(super) fn refused(reason: &str, message: String) -> Self {
         Self::Refused { backoff: Backoff::STEP, waiting: Waiting { reason: reason.into(), message } }
     }
 
@@ -151,6 +151,7 @@ impl Runtime {
     ) -> Result<ContainerId, StartError> {
         const REASON: &str = "CreateContainerConfigError";
         let container = specified(pod, start)?;
+        let security = self.container_surroundings(pod, container, &image_ref).await?;
         let mounts = self
             .prepare_mounts(pod, container, start.attempt, sandbox)
             .await
@@ -176,6 +177,7 @@ impl Runtime {
             args: expand(&container.args),
             env,
             mounts,
+            security,
         };
         let config = convert::container_config(pod, container, prepared);
         self.cri
@@ -211,6 +213,7 @@ impl Runtime {
     /// # Errors
     /// When the node's resolver file cannot be read, or the pod's host name is too long.
     pub(super) async fn sandbox_config(&self, pod: &Pod, attempt: u32) -> Result<SandboxContext, StartError> {
+        self.admit_security(pod).await?;
         let error = |error: StepError| StartError::step(SANDBOX_ERROR, &error);
         let node = match self.node.resolv_conf.clone() {
             Some(path) => {

@@ -40,6 +40,7 @@ mod run;
 mod runtime_outage;
 mod safety;
 mod sandbox_loop;
+mod security;
 mod server;
 mod service_manager;
 mod signed;

@@ -217,8 +217,7 @@ fn what_needs_no_warning_and_what_does() {
     let fine = "enableServiceLinks: false\nos: {name: linux}";
     rig.write_manifest("fine.yaml", &manifest::pod("fine", fine, &telling("env | sed 's/^/env /'")));
     rig.write_manifest("alien.yaml", &manifest::pod("alien", "os: {name: windows}", manifest::IDLE));
-    let later = "hostUsers: false\noverhead: {cpu: 10m}\nresources: {limits: {cpu: 1}}\n\
-                 securityContext: {runAsUser: 1000}";
+    let later = "overhead: {cpu: 10m}\nresources: {limits: {cpu: 1}}";
     rig.write_manifest("later.yaml", &manifest::pod("later", later, manifest::IDLE));
     let agent = rig.start_agent(&[]);
     let env = said(&rig, "fine-node1", "main");
@@ -228,7 +227,7 @@ fn what_needs_no_warning_and_what_does() {
     assert!(rig.sandboxes().iter().all(|seen| seen.pod != "alien-node1"));
 
     let warned = agent.log_lines_with("not honoured yet");
-    for field in ["spec.hostUsers", "spec.overhead", "spec.resources", "spec.securityContext"] {
+    for field in ["spec.overhead", "spec.resources"] {
         assert!(warned.iter().any(|line| line.contains(field)), "{field}: {warned:#?}");
     }
     assert!(warned.iter().all(|line| line.contains("later.yaml")), "{warned:#?}");

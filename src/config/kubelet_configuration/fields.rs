@@ -30,7 +30,7 @@ const fn f(name: &'static str, kind: ValueKind, effect: Effect) -> Field {
 #[rustfmt::skip]
 pub(crate) static FIELDS: &[Field] = &[
     f("address", BindAddress, Honoured),
-    f("allowedUnsafeSysctls", Strings, Accepted),
+    f("allowedUnsafeSysctls", Strings, Honoured),
     f("authentication", Object(AUTHENTICATION), Accepted),
     f("authorization", Object(AUTHORIZATION), Accepted),
     f("cgroupDriver", OneOf(&["cgroupfs", "systemd"]), Accepted),
@@ -127,7 +127,7 @@ pub(crate) static FIELDS: &[Field] = &[
     f("rotateCertificates", Bool, Accepted),
     f("runOnce", Bool, Accepted),
     f("runtimeRequestTimeout", PERIOD, Honoured),
-    f("seccompDefault", Bool, Accepted),
+    f("seccompDefault", Bool, Honoured),
     f("serializeImagePulls", Bool, Honoured),
     f("serverTLSBootstrap", Bool, Accepted),
     f("showHiddenMetricsForVersion", String, Accepted),

@@ -43,6 +43,8 @@ fn defaults_are_those_of_kubelet() {
             credential_providers: vec![],
             credential_provider_bin_dir: PathBuf::new(),
             max_container_restart_period: seconds(300),
+            allowed_unsafe_sysctls: vec![],
+            seccomp_default: false,
             verbosity: 0,
             strict_manifests: false,
             manifest_public_key: None,

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::Checks;
+use crate::pod::security::sysctl::namespace_of;
 use crate::pod::validate::names::{not_label_value, not_qualified_name};
 
 /// Labels of Kubernetes' own namespaces that a node may give itself.
@@ -18,19 +19,6 @@ const OWN_LABELS: [&str; 11] = [
     "node.kubernetes.io/instance-type",
     "topology.kubernetes.io/region",
     "topology.kubernetes.io/zone",
-];
-/// Sysctls, or what they begin with before `*`, that belong to the namespaces of a pod.
-const NAMESPACED: [&str; 10] = [
-    "kernel.msg",
-    "kernel.msgmax",
-    "kernel.msgmnb",
-    "kernel.msgmni",
-    "kernel.sem",
-    "kernel.shm",
-    "kernel.shm_rmid_forced",
-    "kernel.shmall",
-    "kernel.shmmax",
-    "kernel.shmmni",
 ];
 
 /// Checks taints, labels, sysctls and the lock file.
@@ -54,7 +42,7 @@ pub(super) fn check(checks: &mut Checks<'_>) {
         if !is_sysctl_pattern(sysctl) {
             checks
                 .refuse("allowedUnsafeSysctls", format!("{sysctl:?} is not a sysctl, or a beginning and *"));
-        } else if !is_namespaced(sysctl) {
+        } else if namespace_of(sysctl).is_none() {
             checks.refuse(
                 "allowedUnsafeSysctls",
                 format!("{sysctl:?} is not known to belong to a pod's namespaces"),
@@ -103,21 +91,4 @@ fn is_sysctl_pattern(text: &str) -> bool {
     text.len() <= 253
         && others.iter().all(|segment| is_segment(segment, &alphanumeric))
         && is_segment(last, &|byte| alphanumeric(byte) || *byte == b'*')
-}
-
-fn is_namespaced(sysctl: &str) -> bool {
-    // `net/ipv4/ip_forward` is another way to write `net.ipv4.ip_forward`, where dots and slashes change places.
-    let dotted = match sysctl.find(['.', '/']) {
-        Some(at) if sysctl[at..].starts_with('/') => sysctl
-            .chars()
-            .map(|char| match char {
-                '/' => '.',
-                '.' => '/',
-                other => other,
-            })
-            .collect(),
-        _ => sysctl.to_owned(),
-    };
-    let beginning = dotted.split('*').next().unwrap_or_default();
-    NAMESPACED.contains(&beginning) || beginning.starts_with("net.") || beginning.starts_with("fs.mqueue.")
 }

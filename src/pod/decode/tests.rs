@@ -161,8 +161,10 @@ fn quantities_may_be_numbers() {
 
 #[test]
 fn nothing_is_dropped_in_silence() {
-    let text =
-        POD.replace("image: 'i:1'", "image: 'i:1', foo: {bar: 1}, securityContext: {privileged: true}");
+    let text = POD.replace(
+        "image: 'i:1'",
+        "image: 'i:1', foo: {bar: 1}, resizePolicy: [{resourceName: cpu, restartPolicy: NotRequired}]",
+    );
     let text = text.replace(
         "spec:\n",
         "spec:\n  nodeName: other\n  priority: 1\n  dnsPolicy: None\n  dnsPolicy: Default\n",
@@ -173,7 +175,7 @@ fn nothing_is_dropped_in_silence() {
         "metadata.annotations[rkubelet.dev/after-timeout]: has no effect without rkubelet.dev/after",
         "spec.dnsPolicy: written more than once; the last counts",
         "spec.containers[0].foo: unknown field",
-        "spec.containers[0].securityContext: not honoured yet",
+        "spec.containers[0].resizePolicy: not honoured yet",
     ];
     assert_eq!(warned(&text), warnings);
     let strict = Origin { strict: true, ..origin() };
@@ -201,10 +203,12 @@ fn all_problems_are_told_once() {
 
 #[test]
 fn a_refused_manifest_has_its_warnings_too() {
-    let misspelt =
-        POD.replace("image: 'i:1'", "image: 'i:1', comand: [sh], securityContext: {privileged: true}");
+    let misspelt = POD.replace(
+        "image: 'i:1'",
+        "image: 'i:1', comand: [sh], resizePolicy: [{resourceName: cpu, restartPolicy: NotRequired}]",
+    );
     let named = "spec.containers[0].comand: unknown field, did you mean \"command\"?";
-    let not_honoured = "spec.containers[0].securityContext: not honoured yet";
+    let not_honoured = "spec.containers[0].resizePolicy: not honoured yet";
     let table = [
         ("validation", misspelt.replace("name: web", "name: Web"), vec![named, not_honoured]),
         (

@@ -29,6 +29,7 @@ pub(super) const HONOURED: &[&str] = &[
     "spec.containers[].livenessProbe",
     "spec.containers[].readinessProbe",
     "spec.containers[].startupProbe",
+    "spec.containers[].securityContext",
     "spec.containers[].terminationMessagePath",
     "spec.containers[].terminationMessagePolicy",
     "spec.containers[].stdin",
@@ -45,7 +46,9 @@ pub(super) const HONOURED: &[&str] = &[
     "spec.hostNetwork",
     "spec.hostPID",
     "spec.hostIPC",
+    "spec.hostUsers",
     "spec.shareProcessNamespace",
+    "spec.securityContext",
     "spec.hostname",
     "spec.hostnameOverride",
     "spec.subdomain",
@@ -64,14 +67,11 @@ pub(super) const HONOURED: &[&str] = &[
 pub(super) const NOT_YET: &[&str] = &[
     "spec.containers[].resources",
     "spec.containers[].resizePolicy",
-    "spec.containers[].securityContext",
     "spec.containers[].volumeMounts[].recursiveReadOnly",
     "spec.volumes[].emptyDir.medium",
     "spec.volumes[].emptyDir.sizeLimit",
-    "spec.hostUsers",
     "spec.overhead",
     "spec.resources",
-    "spec.securityContext",
 ];
 
 /// Fields without which a pod is another pod.
@@ -117,6 +117,8 @@ pub(super) const REFUSED: &[&str] = &[
     "spec.resourceClaims",
     "spec.serviceAccount",
     "spec.serviceAccountName",
+    "spec.securityContext.fsGroup",
+    "spec.securityContext.fsGroupChangePolicy",
 ];
 
 /// Fields for a scheduler or an API server.
@@ -133,11 +135,14 @@ pub(super) const IGNORED: &[&str] = &[
     "metadata.selfLink",
     "spec.affinity",
     "spec.automountServiceAccountToken",
+    "spec.containers[].securityContext.windowsOptions",
     "spec.nodeSelector",
     "spec.preemptionPolicy",
     "spec.schedulerName",
     "spec.schedulingGates",
     "spec.schedulingGroup",
+    "spec.securityContext.seLinuxChangePolicy",
+    "spec.securityContext.windowsOptions",
     "spec.tolerations",
     "spec.topologySpreadConstraints",
     "status",

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use k8s_openapi::api::core::v1::{
-    Container, EmptyDirVolumeSource, EnvVar, EnvVarSource, Pod, PodSpec, Volume, VolumeMount,
+    Container, EmptyDirVolumeSource, EnvVar, EnvVarSource, Pod, PodSecurityContext, PodSpec, SecurityContext,
+    Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::{Deserialize, Deserializer, Visitor};
@@ -23,7 +24,7 @@ fn fields_are_reported_by_their_path() {
         "metadata": {"name": "x", "creationTimestamp": null, "labels": {"spec": "x"}},
         "spec": {
             "nodeSelector": {"a": "b"},
-            "securityContext": {},
+            "securityContext": {"runAsUser": 1, "fsGroup": 2, "windowsOptions": {"runAsUserName": "x"}},
             "activeDeadlineSeconds": 5,
             "initContainers": [{"name": "i", "restartPolicy": "Always", "resizePolicy": [{}], "envFrom": [{}]}],
             "imagePullSecrets": [],
@@ -44,7 +45,6 @@ fn fields_are_reported_by_their_path() {
     }));
     let warnings = [
         "spec.containers[0].resources: not honoured yet",
-        "spec.containers[0].securityContext: not honoured yet",
         "spec.initContainers[0].resizePolicy: not honoured yet",
         "spec.volumes[1].emptyDir.medium: not honoured yet",
         "spec.volumes[1].emptyDir.sizeLimit: not honoured yet",
@@ -54,6 +54,7 @@ fn fields_are_reported_by_their_path() {
         "spec.containers[1].env[2].valueFrom.secretKeyRef: not supported yet",
         "spec.containers[1].volumeMounts[0].subPath: not supported yet",
         "spec.initContainers[0].envFrom: not supported yet",
+        "spec.securityContext.fsGroup: not supported yet",
         "spec.volumes[3].downwardAPI: not supported yet",
     ];
     assert_eq!(lines(&report.refusals), refusals);
@@ -142,6 +143,11 @@ fn the_table_knows_every_field_of_a_pod() {
     known.extend(
         fields_of::<EmptyDirVolumeSource>().iter().map(|field| format!("spec.volumes[].emptyDir.{field}")),
     );
+    let below = |prefix: &str, fields: Vec<&str>| -> Vec<String> {
+        fields.iter().map(|field| format!("{prefix}.{field}")).collect()
+    };
+    known.extend(below("spec.securityContext", fields_of::<PodSecurityContext>()));
+    known.extend(below("spec.containers[].securityContext", fields_of::<SecurityContext>()));
     for (_, rows) in TABLE {
         for row in rows {
             assert!(known.contains(*row), "no field {row}");

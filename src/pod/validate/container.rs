@@ -32,6 +32,7 @@ pub(super) fn validate_containers(spec: &PodSpec, volumes: &BTreeSet<String>, fi
         let taken = if alone { &mut own } else { &mut host_ports };
         validate_ports(container.ports.as_deref().unwrap_or_default(), &path, host_network, taken, findings);
         validate_container(container, &path, volumes, findings);
+        security::validate_container_security(spec, container, &path, findings);
         if alone {
             ends_by_itself(container, &path, findings);
         } else {
@@ -90,7 +91,6 @@ fn validate_container(
     if let Some(resources) = &container.resources {
         resources::validate_resources(resources, &format!("{path}.resources"), findings);
     }
-    security::validate_container_security(container, path, findings);
 }
 
 fn validate_ports<'a>(

@@ -3,6 +3,7 @@
 mod lifecycle;
 mod pod_wide;
 mod references;
+mod security;
 mod volumes;
 
 use k8s_openapi::api::core::v1::Pod;

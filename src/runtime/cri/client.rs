@@ -126,6 +126,12 @@ impl CriClient {
         Ok(handlers(&answer))
     }
 
+    /// Whether the runtime can give containers the groups of their pod, and none that their image names.
+    pub async fn has_strict_groups(&self) -> Result<bool, CriError> {
+        let answer = self.ask_status(StatusRequest { verbose: false }).await?;
+        Ok(answer.features.is_some_and(|features| features.supplemental_groups_policy))
+    }
+
     async fn ask_status(&self, request: StatusRequest) -> Result<StatusResponse, CriError> {
         let mut client = self.runtime.clone();
         self.call(op("Status", "status"), self.timeouts.request, request, |r| async move {

@@ -1,5 +1,6 @@
 //! Pods as CRI messages. Pure: what kubelet sends for the same pod, field by field, is the model.
 
+mod security;
 #[cfg(test)]
 mod tests;
 
@@ -10,32 +11,14 @@ use k8s_openapi::api::core::v1::{Container, ContainerPort, PodSpec, VolumeMount}
 
 use super::proto::{
     ContainerConfig, ContainerMetadata, DnsConfig, ImageSpec, KeyValue, LinuxContainerConfig,
-    LinuxContainerSecurityContext, LinuxPodSandboxConfig, LinuxSandboxSecurityContext, Mount,
-    MountPropagation, NamespaceMode, NamespaceOption, PodSandboxConfig, PodSandboxMetadata, PortMapping,
-    Protocol, SecurityProfile, Signal, UserNamespace, security_profile::ProfileType,
+    LinuxPodSandboxConfig, Mount, MountPropagation, PodSandboxConfig, PodSandboxMetadata, PortMapping,
+    Protocol, Signal,
 };
 use crate::host::volume::absolute;
 use crate::pod::dns::Dns;
 use crate::pod::{Pod, keys};
 
-/// Paths under /proc and /sys that a container does not see, as kubelet's.
-const MASKED_PATHS: [&str; 12] = [
-    "/proc/asound",
-    "/proc/acpi",
-    "/proc/interrupts",
-    "/proc/kcore",
-    "/proc/keys",
-    "/proc/latency_stats",
-    "/proc/timer_list",
-    "/proc/timer_stats",
-    "/proc/sched_debug",
-    "/proc/scsi",
-    "/sys/firmware",
-    "/sys/devices/virtual/powercap",
-];
-
-/// Paths that a container may only read, as kubelet's.
-const READONLY_PATHS: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+pub use security::Surroundings;
 
 /// The mount of a volume at a path on the node.
 pub fn volume_mount(host_path: &Path, mount: &VolumeMount) -> Mount {
@@ -77,11 +60,8 @@ pub fn sandbox_config(
         labels,
         annotations: pod.metadata.annotations.clone().unwrap_or_default(),
         linux: Some(LinuxPodSandboxConfig {
-            security_context: Some(LinuxSandboxSecurityContext {
-                namespace_options: Some(namespaces(&pod.spec)),
-                seccomp: Some(profile(ProfileType::RuntimeDefault)),
-                ..Default::default()
-            }),
+            security_context: Some(security::sandbox_context(&pod.spec)),
+            sysctls: security::sysctls(&pod.spec),
             ..Default::default()
         }),
         windows: None,
@@ -111,6 +91,8 @@ pub struct Prepared {
     pub args: Vec<String>,
     /// Mounts, with paths on the node.
     pub mounts: Vec<Mount>,
+    /// What its security depends on besides the manifest.
+    pub security: Surroundings,
 }
 
 /// A container of a pod.
@@ -138,13 +120,7 @@ pub fn container_config(pod: &Pod, container: &Container, prepared: Prepared) ->
         stdin_once: container.stdin_once.unwrap_or_default(),
         tty: container.tty.unwrap_or_default(),
         linux: Some(LinuxContainerConfig {
-            security_context: Some(LinuxContainerSecurityContext {
-                namespace_options: Some(namespaces(&pod.spec)),
-                masked_paths: MASKED_PATHS.map(str::to_owned).to_vec(),
-                readonly_paths: READONLY_PATHS.map(str::to_owned).to_vec(),
-                seccomp: Some(profile(ProfileType::Unconfined)),
-                ..Default::default()
-            }),
+            security_context: Some(security::container_context(pod, container, &prepared.security)),
             ..Default::default()
         }),
         stop_signal: stop_signal(container).map_or(0, |name| cri_signal(name) as i32),
@@ -245,25 +221,4 @@ fn port_mappings(spec: &PodSpec) -> Vec<PortMapping> {
             host_ip: port.host_ip.clone().unwrap_or_default(),
         })
         .collect()
-}
-
-fn namespaces(spec: &PodSpec) -> NamespaceOption {
-    let node_if =
-        |host: Option<bool>| if host == Some(true) { NamespaceMode::Node } else { NamespaceMode::Pod };
-    let pid = match (spec.host_pid, spec.share_process_namespace) {
-        (Some(true), _) => NamespaceMode::Node,
-        (_, Some(true)) => NamespaceMode::Pod,
-        _ => NamespaceMode::Container,
-    };
-    NamespaceOption {
-        network: node_if(spec.host_network) as i32,
-        pid: pid as i32,
-        ipc: node_if(spec.host_ipc) as i32,
-        target_id: String::new(),
-        userns_options: Some(UserNamespace { mode: NamespaceMode::Node as i32, ..Default::default() }),
-    }
-}
-
-fn profile(kind: ProfileType) -> SecurityProfile {
-    SecurityProfile { profile_type: kind as i32, ..Default::default() }
 }

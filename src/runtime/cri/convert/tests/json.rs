@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use crate::runtime::cri::proto::{
-    ContainerConfig, DnsConfig, Int64Value, LinuxContainerConfig, LinuxContainerSecurityContext,
+    Capability, ContainerConfig, DnsConfig, Int64Value, LinuxContainerConfig, LinuxContainerSecurityContext,
     LinuxPodSandboxConfig, LinuxSandboxSecurityContext, Mount, NamespaceOption, PodSandboxConfig,
-    SecurityProfile,
+    SeLinuxOption, SecurityProfile,
 };
 
 /// Fields that are not empty; a message that is there counts, whatever it holds.
@@ -131,7 +131,7 @@ fn sandbox_security(context: &LinuxSandboxSecurityContext) -> Value {
     } = context;
     Fields::default()
         .put_message("namespace_options", namespace_options, namespaces)
-        .put_message("selinux_options", selinux_options, unsent)
+        .put_message("selinux_options", selinux_options, se_linux)
         .put_message("run_as_user", run_as_user, number)
         .put_message("run_as_group", run_as_group, number)
         .put("readonly_rootfs", *readonly_rootfs)
@@ -255,10 +255,10 @@ fn container_security(context: &LinuxContainerSecurityContext) -> Value {
         seccomp_profile_path,
     } = context;
     Fields::default()
-        .put_message("capabilities", capabilities, unsent)
+        .put_message("capabilities", capabilities, capability)
         .put("privileged", *privileged)
         .put_message("namespace_options", namespace_options, namespaces)
-        .put_message("selinux_options", selinux_options, unsent)
+        .put_message("selinux_options", selinux_options, se_linux)
         .put_message("run_as_user", run_as_user, number)
         .put_message("run_as_group", run_as_group, number)
         .put("run_as_username", run_as_username.as_str())
@@ -291,6 +291,24 @@ fn namespaces(options: &NamespaceOption) -> Value {
 
 fn profile(SecurityProfile { profile_type, localhost_ref }: &SecurityProfile) -> Value {
     Fields::default().put("profile_type", *profile_type).put("localhost_ref", localhost_ref.as_str()).done()
+}
+
+fn capability(names: &Capability) -> Value {
+    let Capability { add_capabilities, drop_capabilities, add_ambient_capabilities } = names;
+    Fields::default()
+        .put("add_capabilities", add_capabilities.clone())
+        .put("drop_capabilities", drop_capabilities.clone())
+        .put("add_ambient_capabilities", add_ambient_capabilities.clone())
+        .done()
+}
+
+fn se_linux(SeLinuxOption { user, role, r#type, level }: &SeLinuxOption) -> Value {
+    Fields::default()
+        .put("user", user.as_str())
+        .put("role", role.as_str())
+        .put("type", r#type.as_str())
+        .put("level", level.as_str())
+        .done()
 }
 
 fn number(Int64Value { value }: &Int64Value) -> Value {
