@@ -29,8 +29,8 @@ fn fields_are_reported_by_their_path() {
             "imagePullSecrets": [],
             "unknown": 1,
             "containers": [
-                {"name": "a", "image": "i", "securityContext": {"privileged": true}, "resources": {"limits": {"cpu": 1}}},
-                {"name": "b", "resources": {}, "env": [
+                {"name": "a", "image": "i", "securityContext": {"privileged": true}, "resources": {"limits": {"cpu": 1, "ephemeral-storage": "1Gi"}}},
+                {"name": "b", "resources": {"limits": {"example.com/gpu": 1}}, "env": [
                     {"name": "A", "value": "x"},
                     {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
                     {"name": "C", "valueFrom": {"secretKeyRef": {}}},
@@ -43,7 +43,6 @@ fn fields_are_reported_by_their_path() {
         },
     }));
     let warnings = [
-        "spec.containers[0].resources: not honoured yet",
         "spec.containers[0].securityContext: not honoured yet",
         "spec.initContainers[0].resizePolicy: not honoured yet",
         "spec.volumes[1].emptyDir.medium: not honoured yet",
@@ -51,7 +50,9 @@ fn fields_are_reported_by_their_path() {
     ];
     assert_eq!(lines(&report.warnings), warnings);
     let refusals = [
+        "spec.containers[0].resources.limits.ephemeral-storage: not supported yet",
         "spec.containers[1].env[2].valueFrom.secretKeyRef: not supported yet",
+        "spec.containers[1].resources.limits.example.com/gpu: not supported yet",
         "spec.containers[1].volumeMounts[0].subPath: not supported yet",
         "spec.initContainers[0].envFrom: not supported yet",
         "spec.volumes[3].downwardAPI: not supported yet",
@@ -142,6 +143,9 @@ fn the_table_knows_every_field_of_a_pod() {
     known.extend(
         fields_of::<EmptyDirVolumeSource>().iter().map(|field| format!("spec.volumes[].emptyDir.{field}")),
     );
+    for below in ["claims", "limits.ephemeral-storage"] {
+        known.insert(format!("spec.containers[].resources.{below}"));
+    }
     for (_, rows) in TABLE {
         for row in rows {
             assert!(known.contains(*row), "no field {row}");

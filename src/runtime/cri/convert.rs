@@ -1,5 +1,6 @@
 //! Pods as CRI messages. Pure: what kubelet sends for the same pod, field by field, is the model.
 
+mod resources;
 #[cfg(test)]
 mod tests;
 
@@ -17,6 +18,8 @@ use super::proto::{
 use crate::host::volume::absolute;
 use crate::pod::dns::Dns;
 use crate::pod::{Pod, keys};
+
+pub use resources::{add_container_resources, add_sandbox_resources};
 
 /// Paths under /proc and /sys that a container does not see, as kubelet's.
 const MASKED_PATHS: [&str; 12] = [

@@ -2,6 +2,7 @@
 
 mod endings;
 mod json;
+mod resources;
 
 use std::collections::BTreeSet;
 
@@ -10,9 +11,11 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::host::volume::plan_mounts;
+use crate::pod::cgroup_name::{CgroupDriver, CgroupRoot};
 use crate::pod::decode::{Origin, decode_manifest};
 use crate::pod::dns::{ClusterDns, parse_resolv_conf, pod_dns};
 use crate::pod::hostname::host_names;
+use crate::pod::qos::qos_class;
 use crate::pod::testing::pod;
 use crate::pod::{Source, env};
 use crate::runtime::{Dirs, container_mounts};
@@ -22,14 +25,10 @@ const IMAGE: &str = "sha256:e412286d90004ff7372fb909333af55a01c5d81bfcf825f77df5
 
 /// Differences that we mean, by path, each with its reason. One that no pod shows any more is to be struck off.
 const INTENDED: &[(&str, &str)] = &[
-    ("sandbox.linux.cgroup_parent", "cgroups come with an issue of their own"),
-    ("sandbox.linux.overhead", "cgroups: kubelet sends an empty message"),
-    ("sandbox.linux.resources", "cgroups"),
     ("sandbox.linux.security_context.run_as_user", "security contexts come with an issue of their own"),
     ("sandbox.linux.security_context.run_as_group", "security contexts"),
     ("sandbox.linux.security_context.supplemental_groups", "security contexts"),
     ("sandbox.linux.sysctls", "security contexts"),
-    ("container.linux.resources", "cgroups, hugepage limits and oom_score_adj included"),
     ("container.linux.security_context.run_as_user", "security contexts: kubelet sends the image's user"),
     ("container.linux.security_context.run_as_group", "security contexts"),
     ("container.linux.security_context.supplemental_groups", "security contexts"),
@@ -86,7 +85,10 @@ fn our_sandbox(pod: &Pod) -> Value {
     let dns = pod_dns(&pod.spec, &pod.name.namespace, &cluster, host);
     let logs = dirs().logs(&pod.name, &pod.uid);
     let hostname = host_names(pod, &cluster.domain).kernel_name(pod.spec.set_hostname_as_fqdn).unwrap();
-    json::sandbox(&sandbox_config(pod, 0, logs.to_str().unwrap(), dns, hostname))
+    let mut config = sandbox_config(pod, 0, logs.to_str().unwrap(), dns, hostname);
+    let parent = CgroupRoot::new("").pod(qos_class(&pod.spec), &pod.uid, CgroupDriver::Cgroupfs);
+    add_sandbox_resources(&mut config, pod, &resources::recording_node(), parent);
+    json::sandbox(&config)
 }
 
 fn our_container(pod: &Pod, name: &str, attempt: u32, crashes: u32) -> Value {
@@ -112,7 +114,9 @@ fn our_container(pod: &Pod, name: &str, attempt: u32, crashes: u32) -> Value {
         },
         env,
     };
-    json::container(&container_config(pod, container, prepared))
+    let mut config = container_config(pod, container, prepared);
+    add_container_resources(&mut config, pod, container, &resources::recording_node());
+    json::container(&config)
 }
 
 fn dirs() -> Dirs {
