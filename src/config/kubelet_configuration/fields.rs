@@ -227,8 +227,8 @@ static VMODULE: &[Field] = &[f("filePattern", String, Accepted), f("verbosity", 
 static VMODULES: ItemsKind =
     ItemsKind { fields: VMODULE, parse: parse_vmodule, expected: "a list of patterns such as file=2" };
 
-/// Honoured as kubelet does for static pods: they are critical, and never swap.
-static MEMORY_SWAP: &[Field] = &[f("swapBehavior", OneOf(&["NoSwap", "LimitedSwap"]), Honoured)];
+/// Static pods are critical to kubelet, and never swap whatever it says.
+static MEMORY_SWAP: &[Field] = &[f("swapBehavior", OneOf(&["NoSwap", "LimitedSwap"]), Accepted)];
 static RESERVED_MEMORY: &[Field] = &[f("limits", QuantityMap, Accepted), f("numaNode", INT32, Accepted)];
 static RESERVATIONS: ItemsKind = ItemsKind {
     fields: RESERVED_MEMORY,

@@ -69,7 +69,7 @@ fn defaults_are_those_of_kubelet() {
 #[test]
 fn cgroups_are_configured() {
     let body = "cgroupDriver: systemd\ncgroupRoot: /edge\ncpuCFSQuotaPeriod: 10ms\npodPidsLimit: 64\n\
-                singleProcessOOMKill: true\nmemorySwap: {swapBehavior: LimitedSwap}";
+                singleProcessOOMKill: true";
     let config = resolve(body, &[]);
     assert_eq!(
         config.cgroups,

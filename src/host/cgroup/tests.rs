@@ -22,6 +22,9 @@ fn hierarchies(root: &Path, unified: bool) -> Hierarchies {
 }
 
 fn resource(root: &Path, unified: bool) -> PodCgroups {
+    for point in hierarchies(root, unified).points() {
+        fs::create_dir_all(point).unwrap();
+    }
     let node = NodeResources { unified, pod_pids_limit: Some(50), ..NodeResources::default() };
     let cgroups = Cgroups::new(CgroupRoot::new("/r"), true, node, hierarchies(root, unified), 2);
     PodCgroups(Arc::new(cgroups), Dirs::new(root.join("root"), root.join("logs")))
