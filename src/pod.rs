@@ -1,6 +1,7 @@
 //! What a pod is: ids, decoding, defaults, validation, hashes, environment. Pure: no I/O, no clock, no logging.
 
 pub(crate) mod annotations;
+pub(crate) mod cgroup_name;
 pub(crate) mod decode;
 pub(crate) mod defaults;
 pub(crate) mod dns;
@@ -19,6 +20,7 @@ pub(crate) mod observed;
 pub(crate) mod priority;
 pub(crate) mod qos;
 pub(crate) mod quantity;
+pub(crate) mod resources;
 pub(crate) mod restart;
 pub(crate) mod security;
 pub(crate) mod signal;

@@ -3,6 +3,7 @@
 //! Decides nothing: what to do comes from `plan`, how the runtime is told from [`cri::convert`]. Workers know it by
 //! [`PodRuntime`] alone.
 
+mod cgroups;
 pub mod cri;
 pub(crate) mod gc;
 pub(crate) mod handlers;
@@ -22,12 +23,14 @@ use std::time::Duration;
 use futures_lite::future;
 use k8s_openapi::api::core::v1::Container as ContainerSpec;
 use smol::Timer;
-use smol::lock::RwLock;
+use smol::lock::{OnceCell, RwLock};
 
+use crate::host::cgroup::Cgroups;
 use crate::host::resource::{ResourceError, Resources};
 use crate::host::state::StateError;
 use crate::host::{Dirs, FileError, NodeIps};
 use crate::plan::{PullPermit, RemoveContainer, Signalling, StartContainer};
+use crate::pod::cgroup_name::CgroupDriver;
 use crate::pod::dns::ClusterDns;
 use crate::pod::hook::Hook;
 use crate::pod::hostname::FqdnTooLong;
@@ -64,6 +67,10 @@ pub(crate) struct NodeSettings {
     pub(crate) resolv_conf: Option<PathBuf>,
     /// Which rights of pods it has and allows.
     pub(crate) security: NodeSecurity,
+    /// Where pods are placed, and what their cgroups are given.
+    pub(crate) cgroups: Arc<Cgroups>,
+    /// The configured cgroup driver.
+    pub(crate) cgroup_driver: Option<CgroupDriver>,
 }
 
 /// The container runtime and the node around it.
@@ -78,6 +85,8 @@ pub(crate) struct Runtime {
     sandbox_permits: PriorityLimiter,
     /// Held for reading while a container is being started: see [`Runtime::drain`].
     starts: RwLock<()>,
+    /// Once it is known.
+    cgroup_driver: OnceCell<CgroupDriver>,
 }
 
 /// Sandboxes to make at the same time. More of them start no sooner on a machine of this many cores, and keep
@@ -91,9 +100,10 @@ impl Runtime {
     pub(crate) fn new(cri: CriClient, node: NodeSettings, images: Images, handlers: HandlerRunner) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
-            resources: Resources::new(&node.dirs),
+            resources: Resources::new(&node.dirs, &node.cgroups),
             sandbox_permits: PriorityLimiter::new(sandbox_width(cores)),
             starts: RwLock::new(()),
+            cgroup_driver: OnceCell::new(),
             cri,
             node,
             images,

@@ -7,12 +7,15 @@ use tracing::info;
 use super::AgentError;
 use crate::config::Config;
 use crate::host::boot::boot_id;
+use crate::host::cgroup::Cgroups;
+use crate::host::machine;
 use crate::host::security::node_security;
 use crate::host::state::Store;
 use crate::host::{Dirs, NodeIps};
 use crate::http::{Client, Proxies, Reactor};
 use crate::pod::Source;
 use crate::pod::dns::ClusterDns;
+use crate::pod::resources::NodeResources;
 use crate::runtime::cri::{CriClient, Timeouts};
 use crate::runtime::handlers::HandlerRunner;
 use crate::runtime::{Fallback, Images, NodeSettings, PullSettings};
@@ -54,6 +57,8 @@ pub(super) fn runtime(
             servers: config.cluster_dns.iter().map(ToString::to_string).collect(),
             domain: config.cluster_domain.clone(),
         },
+        cgroups: Arc::new(cgroups(config)),
+        cgroup_driver: config.cgroups.driver,
         boot_id: boot_id(),
         resolv_conf: config.resolv_conf.clone(),
         security: node_security(config.allowed_unsafe_sysctls.clone(), config.seccomp_default),
@@ -69,6 +74,29 @@ pub(super) fn runtime(
     let (node_ips, metrics) = (node.node_ips.clone(), telemetry.metrics.clone());
     let handlers = HandlerRunner::new(cri.clone(), http.clone(), reactor.clone(), node_ips, metrics);
     Ok(RuntimeParts { cri, node, images, handlers })
+}
+
+/// Where pods are placed, and what the machine has to give.
+fn cgroups(config: &Config) -> Cgroups {
+    let settings = &config.cgroups;
+    let hierarchies = machine::cgroup_hierarchies();
+    let node = NodeResources {
+        memory_capacity: machine::memory_capacity(),
+        quota_period: settings.quota_period,
+        huge_page_sizes: machine::huge_page_sizes(),
+        unified: hierarchies.is_unified(),
+        swap_controller: machine::has_swap_controller(&hierarchies),
+        single_process_oom_kill: settings.single_process_oom_kill,
+        pod_pids_limit: settings.pod_pids_limit,
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    Cgroups::new(
+        settings.root.clone(),
+        settings.per_qos,
+        node,
+        hierarchies,
+        i64::try_from(cores).unwrap_or(i64::MAX / 1024),
+    )
 }
 
 /// Starts the sources that are configured, and names them.

@@ -20,6 +20,7 @@ use super::node_name::{is_usable, node_name};
 use super::validate::find_problems;
 use crate::http::tls::{Identity, Roots};
 use crate::http::{PlainText, Tls, Url};
+use crate::pod::cgroup_name::{CgroupDriver, CgroupRoot};
 use crate::pod::dns::MAX_NAME_SERVERS;
 use crate::pod::image::provider::Provider;
 use crate::pod::validate::names::not_subdomain;
@@ -73,6 +74,8 @@ pub(crate) struct Config {
     pub cluster_domain: String,
     /// The resolver file that pods' DNS starts from; `None` if it was switched off by an empty path.
     pub resolv_conf: Option<PathBuf>,
+    /// Where pods are placed, and how their limits are enforced.
+    pub cgroups: CgroupSettings,
     /// How many images may be pulled at a time; none for no limit.
     pub parallel_image_pulls: Option<usize>,
     /// The longest time that a pull may take (`--image-pull-deadline`).
@@ -204,6 +207,7 @@ impl Config {
                 Some(path) => Some(path.into()),
                 None => Some("/etc/resolv.conf".into()),
             },
+            cgroups: cgroup_settings(&settings),
             parallel_image_pulls: if settings.bool("serializeImagePulls").unwrap_or(parallel < 2) {
                 Some(1)
             } else {
@@ -231,6 +235,39 @@ impl Config {
             allow_unsafe_manifest_permissions: flags.is_set("allow-unsafe-manifest-permissions"),
             warnings,
         })
+    }
+}
+
+/// Settings of cgroups and resources.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct CgroupSettings {
+    /// The driver, if one is configured (`cgroupDriver`).
+    pub driver: Option<CgroupDriver>,
+    /// The cgroup below which pods are placed (`cgroupRoot`).
+    pub root: CgroupRoot,
+    /// Whether pods have cgroups of their own (`cgroupsPerQOS`).
+    pub per_qos: bool,
+    /// The period of CPU quotas in microseconds (`cpuCFSQuotaPeriod`), unless they are off (`cpuCFSQuota`).
+    pub quota_period: Option<i64>,
+    /// The most processes of a pod (`podPidsLimit`).
+    pub pod_pids_limit: Option<i64>,
+    /// Whether the kernel kills one process of a container that is out of memory (`singleProcessOOMKill`).
+    pub single_process_oom_kill: bool,
+}
+
+fn cgroup_settings(settings: &Settings<'_>) -> CgroupSettings {
+    let period = settings.period("cpuCFSQuotaPeriod").unwrap_or(Duration::from_millis(100));
+    let quota_period = i64::try_from(period.as_micros()).ok();
+    CgroupSettings {
+        driver: settings.text("cgroupDriver").map(|name| match name {
+            "systemd" => CgroupDriver::Systemd,
+            _ => CgroupDriver::Cgroupfs,
+        }),
+        root: CgroupRoot::new(settings.text("cgroupRoot").unwrap_or_default()),
+        per_qos: settings.bool("cgroupsPerQOS").unwrap_or(true),
+        quota_period: quota_period.filter(|_| settings.bool("cpuCFSQuota").unwrap_or(true)),
+        pod_pids_limit: settings.int("podPidsLimit").filter(|limit| *limit > 0),
+        single_process_oom_kill: settings.bool("singleProcessOOMKill").unwrap_or(false),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What an instance of a pod needs on the node: prepared before its first container, released in reverse after its last.
 //!
-//! A new kind (a cgroup, a device) is one more [`Resource`] in the list of [`Resources::new`]. Invariant: prepare and
+//! A new kind (a device) is one more [`Resource`] in the list of [`Resources::new`]. Invariant: prepare and
 //! release are idempotent and stateless: what a killed agent left is found on the node again.
 //!
 //! Blocking: call it through `smol::unblock`.
@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Dirs;
+use super::cgroup::{CgroupError, Cgroups, PodCgroups};
 use super::files::{FileError, make_dir, remove_tree};
 use super::volume::{VolumeError, plan_pod_volumes};
 use crate::pod::{Pod, PodName, PodUid};
@@ -25,6 +26,9 @@ pub(crate) enum ResourceError {
     /// A volume.
     #[error(transparent)]
     Volume(#[from] VolumeError),
+    /// A cgroup.
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
 }
 
 /// One kind of thing that instances need.
@@ -82,11 +86,13 @@ pub(crate) struct Resources(Arc<[Box<dyn Resource>]>);
 
 impl Resources {
     /// All kinds that there are.
-    pub(crate) fn new(dirs: &Dirs) -> Self {
-        let all: [Box<dyn Resource>; 3] = [
+    pub(crate) fn new(dirs: &Dirs, cgroups: &Arc<Cgroups>) -> Self {
+        let all: [Box<dyn Resource>; 4] = [
             Box::new(Directories(dirs.clone())),
             Box::new(Logs(dirs.clone())),
             Box::new(Volumes(dirs.clone())),
+            // Last, and so released before the directory that shows whose it is.
+            Box::new(PodCgroups(cgroups.clone(), dirs.clone())),
         ];
         Self(Arc::new(all))
     }
@@ -233,10 +239,18 @@ fn is_uid(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::cgroup::mounts::Hierarchies;
+    use crate::pod::cgroup_name::CgroupRoot;
+    use crate::pod::resources::NodeResources;
     use crate::pod::testing::pod;
 
     const ALIVE: &str = "cd356e388f0b1d2e7bf518178c21b8ff";
     const DEAD: &str = "1d0dc1eff9be3a4ff33ec80437482d79";
+
+    fn no_cgroups() -> Arc<Cgroups> {
+        let (root, node) = (CgroupRoot::new(""), NodeResources::default());
+        Arc::new(Cgroups::new(root, true, node, Hierarchies::default(), 1))
+    }
 
     #[test]
     fn only_names_that_kubernetes_gives_are_uids() {
@@ -262,7 +276,7 @@ mod tests {
     fn what_is_prepared_is_found_again_and_released() {
         let root = tempfile::tempdir().unwrap();
         let dirs = Dirs::new(root.path().join("root"), root.path().join("logs"));
-        let (resources, mut pods) = (Resources::new(&dirs), Vec::new());
+        let (resources, mut pods) = (Resources::new(&dirs, &no_cgroups()), Vec::new());
         for uid in [ALIVE, DEAD] {
             let mut pod = pod("p", uid);
             let volumes =
@@ -277,7 +291,7 @@ mod tests {
             assert!(!dirs.empty_dir(&pod.uid, "unused").exists());
             pods.push(pod);
         }
-        let later = Resources::new(&dirs);
+        let later = Resources::new(&dirs, &no_cgroups());
         let orphans = select_orphans(later.list(), &BTreeSet::from([PodUid::from(ALIVE)]));
         let paths: Vec<_> = orphans.iter().map(|found| found.path.clone()).collect();
         assert_eq!(paths, [dirs.logs(&pods[1].name, &pods[1].uid), dirs.pod(&pods[1].uid)]);
@@ -299,7 +313,7 @@ mod tests {
         pod.spec.volumes = Some(serde_json::from_value(volumes).unwrap());
         let mounts = serde_json::json!([{"name": "host", "mountPath": "/s"}]);
         pod.spec.containers[0].volume_mounts = Some(serde_json::from_value(mounts).unwrap());
-        let error = Resources::new(&dirs).prepare(&pod).unwrap_err();
+        let error = Resources::new(&dirs, &no_cgroups()).prepare(&pod).unwrap_err();
         assert_eq!(error.reason, "FailedMount");
         let expect = format!("hostPath type check failed: {} is not a directory", missing.display());
         assert_eq!(error.source.to_string(), expect);

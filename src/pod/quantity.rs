@@ -29,6 +29,24 @@ enum Notation {
 pub(crate) struct QuantityError;
 
 impl Amount {
+    /// Nothing.
+    pub(crate) const ZERO: Self = Self { nanos: 0, notation: Notation::Decimal };
+
+    /// The amount as a whole number, rounded up.
+    pub(crate) fn value(self) -> i64 {
+        self.in_units(NANO)
+    }
+
+    /// The amount in thousandths, rounded up.
+    pub(crate) fn milli_value(self) -> i64 {
+        self.in_units(NANO / 1000)
+    }
+
+    fn in_units(self, unit: i128) -> i64 {
+        let up = i128::from(self.nanos > 0 && self.nanos % unit != 0);
+        i64::try_from(self.nanos / unit + up).unwrap_or(i64::MAX)
+    }
+
     /// Reads a quantity. What is finer than a billionth is rounded away from zero.
     pub(crate) fn parse(text: &str) -> Result<Self, QuantityError> {
         let (negative, rest) = match text.strip_prefix('-') {

@@ -3,12 +3,14 @@
 //! - [`endpoint`]: where the runtime listens (pure).
 //! - [`error`]: what a failure means (pure).
 //! - [`client`]: the calls, each with a deadline.
+//! - `cgroup_driver`: the runtime's cgroup driver (pure).
 //! - `codec`: how messages are read and written.
 //! - [`convert`]: pods as CRI messages (pure).
 //! - `handlers`: the names of the runtime's handlers (pure).
 //! - [`events`]: containerd's event stream, hints that a container ended.
 //! - [`proto`]: the generated messages.
 
+mod cgroup_driver;
 pub mod client;
 mod codec;
 pub mod convert;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Container;
 
+use super::cgroups::driver_advice;
 use super::limiter::{Permit, hold_permit};
 use super::{Runtime, SandboxContext, StepError};
 use crate::host::resource::ResourceError;
@@ -98,6 +99,7 @@ impl Runtime {
     /// # Errors
     /// When something cannot be made, or is not what the manifest says.
     pub(super) async fn prepare_resources(&self, pod: &Arc<Pod>) -> Result<(), StartError> {
+        self.cgroup_driver().await?;
         let (resources, pod) = (self.resources.clone(), pod.clone());
         let prepared = smol::unblock(move || resources.prepare(&pod)).await;
         prepared.map_err(|error| StartError::refused(error.reason, chain(&error.source)))
@@ -117,7 +119,8 @@ impl Runtime {
         let run = self.cri.run_pod_sandbox((*context.0).clone(), handler);
         match hold_permit(permit, MAX_PERMIT, run).await {
             Ok(id) => Ok(id),
-            Err(error) => match self.missing_handler(handler, &error).await {
+            Err(error) => match driver_advice(&error.message).or(self.missing_handler(handler, &error).await)
+            {
                 Some(message) => Err(StartError::refused(SANDBOX_ERROR, message)),
                 None => Err(StartError::cri(SANDBOX_ERROR, error)),
             },
@@ -179,7 +182,8 @@ impl Runtime {
             mounts,
             security,
         };
-        let config = convert::container_config(pod, container, prepared);
+        let mut config = convert::container_config(pod, container, prepared);
+        convert::add_container_resources(&mut config, pod, container, &self.node.cgroups.node);
         self.cri
             .create_container(&start.sandbox, config, (*context.0).clone())
             .await
@@ -231,7 +235,9 @@ impl Runtime {
         let names = host_names(pod, &self.node.cluster_dns.domain);
         let hostname = names.kernel_name(pod.spec.set_hostname_as_fqdn).map_err(|e| error(e.into()))?;
         let log_dir = self.node.dirs.logs(&pod.name, &pod.uid);
-        let config = convert::sandbox_config(pod, attempt, &log_dir.to_string_lossy(), dns, hostname);
+        let mut config = convert::sandbox_config(pod, attempt, &log_dir.to_string_lossy(), dns, hostname);
+        let parent = self.cgroup_parent(pod).await?;
+        convert::add_sandbox_resources(&mut config, pod, &self.node.cgroups.node, parent);
         Ok(SandboxContext(Arc::new(config)))
     }
 

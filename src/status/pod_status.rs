@@ -3,7 +3,6 @@
 //! Owns the difference between the two: the form of ids, the sentences of conditions, and what follows from the manifest.
 //! Invariant: pure; the same state and manifest give the same status. Must not: be read back.
 
-mod resources;
 #[cfg(test)]
 mod tests;
 
@@ -14,6 +13,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::pod_state::{Containers, condition_message};
+use crate::pod::resources::total::pod_resources;
 use crate::pod::state::{Condition, ContainerSummary, Phase, PodState, RunState, Termination};
 use crate::pod::{ContainerId, Pod, qos};
 
@@ -23,7 +23,7 @@ pub(crate) fn pod_status(pod: &Pod, state: Option<&PodState>) -> PodStatus {
         return PodStatus { phase: Some(Phase::Pending.as_str().into()), ..PodStatus::default() };
     };
     let containers = Containers::of(pod, &state.init_containers, &state.containers);
-    let resources = resources::pod_resources(&pod.spec);
+    let resources = pod_resources(&pod.spec);
     // Absent in Go's JSON when zero, as for every pod that was not read from an API server.
     let generation = pod.metadata.generation.filter(|generation| *generation != 0);
     let condition = |condition: &Condition| PodCondition {

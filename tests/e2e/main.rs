@@ -34,6 +34,7 @@ mod odd_bytes;
 mod order;
 mod pod_wide;
 mod probes;
+mod resources;
 mod restarts;
 mod rig_itself;
 mod run;

@@ -217,8 +217,11 @@ fn what_needs_no_warning_and_what_does() {
     let fine = "enableServiceLinks: false\nos: {name: linux}";
     rig.write_manifest("fine.yaml", &manifest::pod("fine", fine, &telling("env | sed 's/^/env /'")));
     rig.write_manifest("alien.yaml", &manifest::pod("alien", "os: {name: windows}", manifest::IDLE));
-    let later = "overhead: {cpu: 10m}\nresources: {limits: {cpu: 1}}";
-    rig.write_manifest("later.yaml", &manifest::pod("later", later, manifest::IDLE));
+    let later = manifest::idle("later").replace(
+        "    command:",
+        "    resizePolicy: [{resourceName: cpu, restartPolicy: NotRequired}]\n    command:",
+    );
+    rig.write_manifest("later.yaml", &later);
     let agent = rig.start_agent(&[]);
     let env = said(&rig, "fine-node1", "main");
     assert!(!env.iter().any(|line| line.contains("_SERVICE_HOST=")), "{env:#?}");
@@ -227,8 +230,7 @@ fn what_needs_no_warning_and_what_does() {
     assert!(rig.sandboxes().iter().all(|seen| seen.pod != "alien-node1"));
 
     let warned = agent.log_lines_with("not honoured yet");
-    for field in ["spec.overhead", "spec.resources"] {
-        assert!(warned.iter().any(|line| line.contains(field)), "{field}: {warned:#?}");
-    }
+    let field = "spec.containers[0].resizePolicy";
+    assert!(warned.iter().any(|line| line.contains(field)), "{warned:#?}");
     assert!(warned.iter().all(|line| line.contains("later.yaml")), "{warned:#?}");
 }

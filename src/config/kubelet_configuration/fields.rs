@@ -33,9 +33,9 @@ pub(crate) static FIELDS: &[Field] = &[
     f("allowedUnsafeSysctls", Strings, Honoured),
     f("authentication", Object(AUTHENTICATION), Accepted),
     f("authorization", Object(AUTHORIZATION), Accepted),
-    f("cgroupDriver", OneOf(&["cgroupfs", "systemd"]), Accepted),
-    f("cgroupRoot", String, Accepted),
-    f("cgroupsPerQOS", Bool, Accepted),
+    f("cgroupDriver", OneOf(&["cgroupfs", "systemd"]), Honoured),
+    f("cgroupRoot", String, Honoured),
+    f("cgroupsPerQOS", Bool, Honoured),
     f("clusterDNS", Strings, Honoured),
     f("clusterDomain", String, Honoured),
     f("configMapAndSecretChangeDetectionStrategy", OneOf(&["Get", "Cache", "Watch"]), Accepted),
@@ -45,8 +45,8 @@ pub(crate) static FIELDS: &[Field] = &[
     f("containerLogMonitorInterval", Duration(3 * SECOND, i64::MAX), Accepted),
     f("containerRuntimeEndpoint", Endpoint, Honoured),
     f("contentType", String, Accepted),
-    f("cpuCFSQuota", Bool, Accepted),
-    f("cpuCFSQuotaPeriod", Duration(SECOND / 1000, SECOND), Accepted),
+    f("cpuCFSQuota", Bool, Honoured),
+    f("cpuCFSQuotaPeriod", Duration(SECOND / 1000, SECOND), Honoured),
     f("cpuManagerPolicy", OneOf(&["none", "static"]), Accepted),
     f("cpuManagerPolicyOptions", StringMap, Accepted),
     f("cpuManagerReconcilePeriod", ANY_DURATION, Accepted),
@@ -109,7 +109,7 @@ pub(crate) static FIELDS: &[Field] = &[
     f("oomScoreAdj", Int(-1000, 1000), Accepted),
     f("podCIDR", String, Accepted),
     f("podLogsDir", Path, Honoured),
-    f("podPidsLimit", INT64, Accepted),
+    f("podPidsLimit", INT64, Honoured),
     f("podsPerCore", NATURAL, Accepted),
     f("port", PORT, Accepted),
     f("preloadedImagesVerificationAllowlist", Strings, Accepted),
@@ -134,7 +134,7 @@ pub(crate) static FIELDS: &[Field] = &[
     f("shutdownGracePeriod", PERIOD, Accepted),
     f("shutdownGracePeriodByPodPriority", Items(&SHUTDOWN_GRACES), Accepted),
     f("shutdownGracePeriodCriticalPods", PERIOD, Accepted),
-    f("singleProcessOOMKill", Bool, Accepted),
+    f("singleProcessOOMKill", Bool, Honoured),
     f("staticPodPath", Path, Honoured),
     f("staticPodURL", Url, Honoured),
     f("staticPodURLHeader", Headers, Honoured),
@@ -227,6 +227,7 @@ static VMODULE: &[Field] = &[f("filePattern", String, Accepted), f("verbosity", 
 static VMODULES: ItemsKind =
     ItemsKind { fields: VMODULE, parse: parse_vmodule, expected: "a list of patterns such as file=2" };
 
+/// Static pods are critical to kubelet, and never swap whatever it says.
 static MEMORY_SWAP: &[Field] = &[f("swapBehavior", OneOf(&["NoSwap", "LimitedSwap"]), Accepted)];
 static RESERVED_MEMORY: &[Field] = &[f("limits", QuantityMap, Accepted), f("numaNode", INT32, Accepted)];
 static RESERVATIONS: ItemsKind = ItemsKind {

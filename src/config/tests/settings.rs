@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use super::{resolve, resolve_on};
 use crate::config::Config;
+use crate::config::resolve::CgroupSettings;
 use crate::http::tls::Roots;
 use crate::http::{PlainText, Tls};
+use crate::pod::cgroup_name::{CgroupDriver, CgroupRoot};
 
 #[test]
 fn defaults_are_those_of_kubelet() {
@@ -37,6 +39,14 @@ fn defaults_are_those_of_kubelet() {
             cluster_dns: vec![],
             cluster_domain: String::new(),
             resolv_conf: Some("/etc/resolv.conf".into()),
+            cgroups: CgroupSettings {
+                driver: None,
+                root: CgroupRoot::new("/"),
+                per_qos: true,
+                quota_period: Some(100_000),
+                pod_pids_limit: None,
+                single_process_oom_kill: false,
+            },
             parallel_image_pulls: Some(1),
             image_pull_deadline: Duration::from_secs(3600),
             image_pull_fallback: false,
@@ -56,6 +66,29 @@ fn defaults_are_those_of_kubelet() {
             ],
         }
     );
+}
+
+#[test]
+fn cgroups_are_configured() {
+    let body = "cgroupDriver: systemd\ncgroupRoot: /edge\ncpuCFSQuotaPeriod: 10ms\npodPidsLimit: 64\n\
+                singleProcessOOMKill: true";
+    let config = resolve(body, &[]);
+    assert_eq!(
+        config.cgroups,
+        CgroupSettings {
+            driver: Some(CgroupDriver::Systemd),
+            root: CgroupRoot::new("edge"),
+            per_qos: true,
+            quota_period: Some(10_000),
+            pod_pids_limit: Some(64),
+            single_process_oom_kill: true,
+        }
+    );
+    assert_eq!(config.warnings.len(), 1, "{:?}", config.warnings);
+    let off = "cpuCFSQuota: false\ncgroupsPerQOS: false\nenforceNodeAllocatable: []\npodPidsLimit: -1";
+    let off = resolve(off, &["--cgroup-driver=cgroupfs"]).cgroups;
+    assert_eq!((off.driver, off.per_qos), (Some(CgroupDriver::Cgroupfs), false));
+    assert_eq!((off.quota_period, off.pod_pids_limit), (None, None));
 }
 
 #[test]

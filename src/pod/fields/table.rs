@@ -23,6 +23,7 @@ pub(super) const HONOURED: &[&str] = &[
     "spec.containers[].volumeMounts[].mountPath",
     "spec.containers[].volumeMounts[].readOnly",
     "spec.containers[].volumeMounts[].mountPropagation",
+    "spec.containers[].resources",
     "spec.containers[].restartPolicy",
     "spec.containers[].restartPolicyRules",
     "spec.containers[].lifecycle",
@@ -61,17 +62,16 @@ pub(super) const HONOURED: &[&str] = &[
     "spec.os",
     "spec.priority",
     "spec.priorityClassName",
+    "spec.overhead",
+    "spec.resources",
 ];
 
 /// Fields that a pod can run without.
 pub(super) const NOT_YET: &[&str] = &[
-    "spec.containers[].resources",
     "spec.containers[].resizePolicy",
     "spec.containers[].volumeMounts[].recursiveReadOnly",
     "spec.volumes[].emptyDir.medium",
     "spec.volumes[].emptyDir.sizeLimit",
-    "spec.overhead",
-    "spec.resources",
 ];
 
 /// Fields without which a pod is another pod.
@@ -82,6 +82,8 @@ pub(super) const REFUSED: &[&str] = &[
     "spec.containers[].env[].valueFrom.resourceFieldRef",
     "spec.containers[].env[].valueFrom.secretKeyRef",
     "spec.containers[].envFrom",
+    "spec.containers[].resources.claims",
+    "spec.containers[].resources.limits.ephemeral-storage",
     "spec.containers[].volumeDevices",
     "spec.containers[].volumeMounts[].subPath",
     "spec.containers[].volumeMounts[].subPathExpr",

@@ -30,8 +30,8 @@ fn fields_are_reported_by_their_path() {
             "imagePullSecrets": [],
             "unknown": 1,
             "containers": [
-                {"name": "a", "image": "i", "securityContext": {"privileged": true}, "resources": {"limits": {"cpu": 1}}},
-                {"name": "b", "resources": {}, "env": [
+                {"name": "a", "image": "i", "securityContext": {"privileged": true}, "resources": {"limits": {"cpu": 1, "ephemeral-storage": "1Gi"}}},
+                {"name": "b", "resources": {"limits": {"example.com/gpu": 1}}, "env": [
                     {"name": "A", "value": "x"},
                     {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
                     {"name": "C", "valueFrom": {"secretKeyRef": {}}},
@@ -44,14 +44,15 @@ fn fields_are_reported_by_their_path() {
         },
     }));
     let warnings = [
-        "spec.containers[0].resources: not honoured yet",
         "spec.initContainers[0].resizePolicy: not honoured yet",
         "spec.volumes[1].emptyDir.medium: not honoured yet",
         "spec.volumes[1].emptyDir.sizeLimit: not honoured yet",
     ];
     assert_eq!(lines(&report.warnings), warnings);
     let refusals = [
+        "spec.containers[0].resources.limits.ephemeral-storage: not supported yet",
         "spec.containers[1].env[2].valueFrom.secretKeyRef: not supported yet",
+        "spec.containers[1].resources.limits.example.com/gpu: not supported yet",
         "spec.containers[1].volumeMounts[0].subPath: not supported yet",
         "spec.initContainers[0].envFrom: not supported yet",
         "spec.securityContext.fsGroup: not supported yet",
@@ -148,6 +149,9 @@ fn the_table_knows_every_field_of_a_pod() {
     };
     known.extend(below("spec.securityContext", fields_of::<PodSecurityContext>()));
     known.extend(below("spec.containers[].securityContext", fields_of::<SecurityContext>()));
+    for below in ["claims", "limits.ephemeral-storage"] {
+        known.insert(format!("spec.containers[].resources.{below}"));
+    }
     for (_, rows) in TABLE {
         for row in rows {
             assert!(known.contains(*row), "no field {row}");

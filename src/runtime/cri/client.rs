@@ -3,6 +3,7 @@
 //! Invariant: every future here ends by its deadline, whatever the runtime does, and may be awaited from
 //! any executor. It must not decide: no retries, no caches; the caller observes and plans anew.
 
+mod cgroups;
 mod images;
 mod tasks;
 

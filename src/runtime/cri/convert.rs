@@ -1,5 +1,6 @@
 //! Pods as CRI messages. Pure: what kubelet sends for the same pod, field by field, is the model.
 
+mod resources;
 mod security;
 #[cfg(test)]
 mod tests;
@@ -18,6 +19,7 @@ use crate::host::volume::absolute;
 use crate::pod::dns::Dns;
 use crate::pod::{Pod, keys};
 
+pub use resources::{add_container_resources, add_sandbox_resources};
 pub use security::Surroundings;
 
 /// The mount of a volume at a path on the node.

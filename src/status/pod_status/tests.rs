@@ -3,9 +3,9 @@
 use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::{Value, json};
 
-use super::resources::pod_resources;
 use super::*;
 use crate::plan::checkpoint::Checkpoint;
+use crate::pod::resources::total::pod_resources;
 use crate::pod::testing::pod_with;
 
 fn of(spec: Value) -> Value {

@@ -2,6 +2,7 @@
 
 mod endings;
 mod json;
+mod resources;
 
 use std::collections::BTreeSet;
 
@@ -10,9 +11,11 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::host::volume::plan_mounts;
+use crate::pod::cgroup_name::{CgroupDriver, CgroupRoot};
 use crate::pod::decode::{Origin, decode_manifest};
 use crate::pod::dns::{ClusterDns, parse_resolv_conf, pod_dns};
 use crate::pod::hostname::host_names;
+use crate::pod::qos::qos_class;
 use crate::pod::security::ImageUser;
 use crate::pod::testing::pod;
 use crate::pod::{Source, env};
@@ -24,10 +27,6 @@ const IMAGE: &str = "sha256:e412286d90004ff7372fb909333af55a01c5d81bfcf825f77df5
 
 /// Differences that we mean, by path, each with its reason. One that no pod shows any more is to be struck off.
 const INTENDED: &[(&str, &str)] = &[
-    ("sandbox.linux.cgroup_parent", "cgroups come with an issue of their own"),
-    ("sandbox.linux.overhead", "cgroups: kubelet sends an empty message"),
-    ("sandbox.linux.resources", "cgroups"),
-    ("container.linux.resources", "cgroups, hugepage limits and oom_score_adj included"),
     ("container.image.user_specified_image", "sent by both, and forgotten by the recording containerd 1.6"),
     ("container.annotations.rkubelet.dev/crashes", "ours: back-off outlives the agent"),
 ];
@@ -74,7 +73,10 @@ fn our_sandbox(pod: &Pod) -> Value {
     let dns = pod_dns(&pod.spec, &pod.name.namespace, &cluster, host);
     let logs = dirs().logs(&pod.name, &pod.uid);
     let hostname = host_names(pod, &cluster.domain).kernel_name(pod.spec.set_hostname_as_fqdn).unwrap();
-    json::sandbox(&sandbox_config(pod, 0, logs.to_str().unwrap(), dns, hostname))
+    let mut config = sandbox_config(pod, 0, logs.to_str().unwrap(), dns, hostname);
+    let parent = CgroupRoot::new("").pod(qos_class(&pod.spec), &pod.uid, CgroupDriver::Cgroupfs);
+    add_sandbox_resources(&mut config, pod, &resources::recording_node(), parent);
+    json::sandbox(&config)
 }
 
 fn our_container(pod: &Pod, name: &str, attempt: u32, crashes: u32) -> Value {
@@ -102,7 +104,9 @@ fn our_container(pod: &Pod, name: &str, attempt: u32, crashes: u32) -> Value {
         },
         env,
     };
-    json::container(&container_config(pod, container, prepared))
+    let mut config = container_config(pod, container, prepared);
+    add_container_resources(&mut config, pod, container, &resources::recording_node());
+    json::container(&config)
 }
 
 fn dirs() -> Dirs {

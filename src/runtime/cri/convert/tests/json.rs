@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use crate::runtime::cri::proto::{
-    Capability, ContainerConfig, DnsConfig, Int64Value, LinuxContainerConfig, LinuxContainerSecurityContext,
-    LinuxPodSandboxConfig, LinuxSandboxSecurityContext, Mount, NamespaceOption, PodSandboxConfig,
-    SeLinuxOption, SecurityProfile,
+    Capability, ContainerConfig, DnsConfig, Int64Value, LinuxContainerConfig, LinuxContainerResources,
+    LinuxContainerSecurityContext, LinuxPodSandboxConfig, LinuxSandboxSecurityContext, Mount,
+    NamespaceOption, PodSandboxConfig, SeLinuxOption, SecurityProfile,
 };
 
 /// Fields that are not empty; a message that is there counts, whatever it holds.
@@ -103,14 +103,47 @@ pub(super) fn sandbox(config: &PodSandboxConfig) -> Value {
         .done()
 }
 
+fn linux_resources(resources: &LinuxContainerResources) -> Value {
+    let LinuxContainerResources {
+        cpu_period,
+        cpu_quota,
+        cpu_shares,
+        memory_limit_in_bytes,
+        oom_score_adj,
+        cpuset_cpus,
+        cpuset_mems,
+        hugepage_limits,
+        unified,
+        memory_swap_limit_in_bytes,
+    } = resources;
+    let pages: Vec<_> = hugepage_limits
+        .iter()
+        .map(|pages| {
+            Fields::default().put("page_size", pages.page_size.as_str()).put("limit", pages.limit).done()
+        })
+        .collect();
+    Fields::default()
+        .put("cpu_period", *cpu_period)
+        .put("cpu_quota", *cpu_quota)
+        .put("cpu_shares", *cpu_shares)
+        .put("memory_limit_in_bytes", *memory_limit_in_bytes)
+        .put("oom_score_adj", *oom_score_adj)
+        .put("cpuset_cpus", cpuset_cpus.as_str())
+        .put("cpuset_mems", cpuset_mems.as_str())
+        .put("hugepage_limits", pages)
+        .put_map("unified", unified)
+        .put("memory_swap_limit_in_bytes", *memory_swap_limit_in_bytes)
+        .done()
+}
+
 fn linux_sandbox(linux: &LinuxPodSandboxConfig) -> Value {
     let LinuxPodSandboxConfig { cgroup_parent, security_context, sysctls, overhead, resources } = linux;
     Fields::default()
         .put("cgroup_parent", cgroup_parent.as_str())
         .put_message("security_context", security_context, sandbox_security)
         .put_map("sysctls", sysctls)
-        .put_message("overhead", overhead, unsent)
-        .put_message("resources", resources, unsent)
+        .put_message("overhead", overhead, linux_resources)
+        .put_message("resources", resources, linux_resources)
         .done()
 }
 
@@ -196,7 +229,7 @@ pub(super) fn container(config: &ContainerConfig) -> Value {
         .put("tty", *tty)
         .put_message("linux", linux, |LinuxContainerConfig { resources, security_context }| {
             Fields::default()
-                .put_message("resources", resources, unsent)
+                .put_message("resources", resources, linux_resources)
                 .put_message("security_context", security_context, container_security)
                 .done()
         })

@@ -12,7 +12,7 @@ type Quantities = BTreeMap<String, Quantity>;
 type Amounts = BTreeMap<String, Amount>;
 
 /// Requests and limits of a pod: its own where they are written, else what its containers need at most.
-pub(super) fn pod_resources(spec: &PodSpec) -> ResourceRequirements {
+pub(crate) fn pod_resources(spec: &PodSpec) -> ResourceRequirements {
     let mut requests = needed(spec, |resources| resources.requests.as_ref());
     let mut limits = needed(spec, |resources| resources.limits.as_ref());
     for (name, more) in spec.overhead.as_ref().map(amounts).unwrap_or_default() {

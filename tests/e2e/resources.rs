@@ -1,0 +1,111 @@
+//! Requests and limits, as the kernel shows them; and a container that takes more memory than it may.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::manifest::{self, IDLE};
+use crate::rig::{ContainerState, NODE, Rig};
+
+/// A pod of one container with these resources.
+fn pod(name: &str, spec: &str, resources: &str, script: &str) -> String {
+    let text = manifest::pod(name, spec, script);
+    text.replace("    command:\n", &format!("    resources: {resources}\n    command:\n"))
+}
+
+/// A file of the machine's cgroups, as those inside see it; v1 by controller.
+fn cgroup_file(rig: &Rig, controller: &str, path: &str) -> String {
+    rig.output("cat", &[&format!("/sys/fs/cgroup/{controller}{path}")]).trim().to_owned()
+}
+
+fn uid(rig: &Rig, pod: &str) -> String {
+    let pod = rig.pod(pod).unwrap_or_default();
+    pod["metadata"]["uid"].as_str().expect("a UID").to_owned()
+}
+
+/// The directories of pods in a hierarchy.
+fn pod_cgroups(rig: &Rig) -> Vec<String> {
+    let found = rig.output("find", &["/sys/fs/cgroup", "-type", "d", "-name", "pod*"]);
+    found.lines().map(str::to_owned).collect()
+}
+
+fn is_v1(rig: &Rig) -> bool {
+    let v1 = rig.output("ls", &["/sys/fs/cgroup"]).split_whitespace().any(|name| name == "memory");
+    if !v1 {
+        eprintln!("not run: the files of cgroup v1 are read, and this machine has v2");
+    }
+    v1
+}
+
+#[test]
+fn limits_reach_the_kernel_and_go_with_the_pod() {
+    let rig = Rig::new();
+    if !is_v1(&rig) {
+        return;
+    }
+    rig.write_config("podPidsLimit: 500\ncgroupRoot: /edge\n");
+    let config = rig.config_path();
+    rig.write_manifest("same.yaml", &pod("same", "", "{limits: {cpu: 500m, memory: 64Mi}}", IDLE));
+    rig.write_manifest("some.yaml", &pod("some", "", "{requests: {cpu: 250m, memory: 16Mi}}", IDLE));
+    rig.write_manifest("best.yaml", &manifest::idle("best"));
+    let agent = rig.start_agent(&[&format!("--config={}", config.display())]);
+    let rows = [
+        ("same", "", "512", "50000", "67108864"),
+        ("some", "/burstable", "256", "-1", ""),
+        ("best", "/besteffort", "2", "-1", ""),
+    ];
+    let mut seen = Vec::new();
+    for (name, class, shares, quota, memory) in rows {
+        let name = format!("{name}-{NODE}");
+        let container = rig.wait_running(&name, "main");
+        rig.wait("the pod to be served", || rig.pod(&name).is_some());
+        let pod = format!("/edge/kubepods{class}/pod{}", uid(&rig, &name));
+        for dir in [pod.clone(), format!("{pod}/{}", container.id)] {
+            assert_eq!(cgroup_file(&rig, "cpu", &format!("{dir}/cpu.shares")), shares, "{name} {dir}");
+            assert_eq!(cgroup_file(&rig, "cpu", &format!("{dir}/cpu.cfs_quota_us")), quota, "{name} {dir}");
+            let limit = cgroup_file(&rig, "memory", &format!("{dir}/memory.limit_in_bytes"));
+            assert!(
+                if memory.is_empty() { limit.len() > 15 } else { limit == memory },
+                "{name} {dir}: {limit}"
+            );
+        }
+        assert_eq!(cgroup_file(&rig, "pids", &format!("{pod}/pids.max")), "500", "{name}");
+        seen.push(pod);
+    }
+    assert_eq!(cgroup_file(&rig, "cpu", "/edge/kubepods/burstable/cpu.shares"), "256");
+    assert_eq!(cgroup_file(&rig, "cpu", "/edge/kubepods/besteffort/cpu.shares"), "2");
+
+    // The rig's containerd may not lower it; BestEffort's is the highest there is.
+    let best = rig.wait_running(&format!("best-{NODE}"), "main");
+    let adj = fs::read_to_string(format!("/proc/{}/oom_score_adj", best.pid)).expect("read oom_score_adj");
+    assert_eq!(adj.trim(), "1000");
+
+    // One goes while the agent looks on, one while it is away.
+    rig.remove_manifest("same.yaml");
+    rig.wait("the pod's cgroups to go", || !pod_cgroups(&rig).iter().any(|dir| dir.ends_with(&seen[0])));
+    let before = rig.fingerprint();
+    agent.kill9();
+    let agent = rig.start_agent(&[&format!("--config={}", config.display())]);
+    agent.wait_healthy();
+    rig.assert_untouched(&before);
+    rig.remove_manifest("some.yaml");
+    rig.remove_manifest("best.yaml");
+    rig.wait("all cgroups of pods to go", || pod_cgroups(&rig).is_empty());
+}
+
+#[test]
+fn a_container_over_its_limit_is_oom_killed() {
+    let rig = Rig::new();
+    let grab = "x=a; while :; do x=$x$x; done";
+    rig.write_manifest("eater.yaml", &pod("eater", "restartPolicy: Never", "{limits: {memory: 16Mi}}", grab));
+    let agent = rig.start_agent(&[]);
+    let name = format!("eater-{NODE}");
+    let terminated = || -> Value {
+        let pod = rig.pod(&name).unwrap_or_default();
+        pod["status"]["containerStatuses"][0]["state"]["terminated"].clone()
+    };
+    rig.wait("the container to be OOMKilled", || terminated()["reason"] == "OOMKilled");
+    assert_eq!(terminated()["exitCode"], 137);
+    agent.wait_for_log("out of memory");
+    assert!(rig.containers_of(&name).iter().all(|seen| seen.state != ContainerState::Running));
+}
