@@ -99,7 +99,7 @@ fn privileged_containers_seccomp_profiles_and_init_containers() {
     let init = format!(
         "initContainers:\n- {{name: side, image: {BUSYBOX}, restartPolicy: Always, securityContext: {{runAsUser: 12}}, \
          command: [sh, -c, '{TELL}; echo done; exec sleep 1000']}}\n\
-         securityContext: {{runAsGroup: 34, sysctls: [{{name: net.core.somaxconn, value: '77'}}]}}",
+         securityContext: {{runAsUser: 0, runAsGroup: 34, sysctls: [{{name: net.core.somaxconn, value: '77'}}]}}",
     );
     let init = init.replace("'^(", "\"^(").replace("):'", "):\"");
     let sysctl = "echo somaxconn: $(cat /proc/sys/net/core/somaxconn)";
