@@ -94,13 +94,14 @@
 //! | Does a newer desired state interrupt a worker? | `worker::mailbox`; while the runtime is slow: `unless_changed` in `worker::start` |
 //! | What is known of a pod? | `pod::state`, computed by `status::pod_state` |
 //! | What is served of a pod? | `status::pod_status` |
+//! | What do requests and limits become? | `pod::resources`; where: `pod::cgroup_name`, made by `host::cgroup` |
 //!
 //! # Seams: where the next parts go
 //!
 //! | part | seam |
 //! |---|---|
 //! | a kind of volume | `host::volume` plans and applies it, `host::resource` (`Volumes`) releases it; `pod::fields`, `pod::validate` and `pod::defaults` accept its fields |
-//! | cgroups, devices | one more `host::resource::Resource` in the list of `Resources::new` |
+//! | devices | one more `host::resource::Resource` in the list of `Resources::new` |
 //! | admission, eviction, preemption, shutdown, deletion through an API | a new `sync::message::Event`, which `sync::sync_loop` turns into `plan::Want::End` (ends as Failed, the object stays) or `plan::Want::Stop` with a grace; the active deadline uses `Want::End` today, inside the worker |
 //! | mirror pods, node status | a task that awaits `sync::published::Watch::changed` |
 //! | pods from an API server | a source that sends `sync::mux::Snapshot`s |

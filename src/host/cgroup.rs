@@ -258,6 +258,7 @@ impl Resource for PodCgroups {
 }
 
 /// Removes a cgroup and those below it, but none with processes in it.
+#[expect(clippy::disallowed_methods, reason = "blocking file work is on a thread of its own")]
 fn remove_cgroup(dir: &Path) -> Result<(), FileError> {
     if !dir.is_dir() {
         return Ok(());
