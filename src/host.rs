@@ -4,10 +4,12 @@
 //! Everything that touches the disk blocks: call it through `smol::unblock`.
 
 pub(crate) mod boot;
+pub(crate) mod capacity;
 pub(crate) mod clock;
 pub(crate) mod dirs;
 pub(crate) mod files;
 pub(crate) mod lock;
+pub(crate) mod mounts;
 pub(crate) mod node_ips;
 pub(crate) mod resource;
 pub(crate) mod state;

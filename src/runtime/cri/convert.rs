@@ -9,7 +9,7 @@ use std::path::Path;
 use k8s_openapi::api::core::v1::{Container, ContainerPort, PodSpec, VolumeMount};
 
 use super::proto::{
-    ContainerConfig, ContainerMetadata, DnsConfig, ImageSpec, KeyValue, LinuxContainerConfig,
+    ContainerConfig, ContainerMetadata, Device, DnsConfig, ImageSpec, KeyValue, LinuxContainerConfig,
     LinuxContainerSecurityContext, LinuxPodSandboxConfig, LinuxSandboxSecurityContext, Mount,
     MountPropagation, NamespaceMode, NamespaceOption, PodSandboxConfig, PodSandboxMetadata, PortMapping,
     Protocol, SecurityProfile, Signal, UserNamespace, security_profile::ProfileType,
@@ -111,6 +111,8 @@ pub struct Prepared {
     pub args: Vec<String>,
     /// Mounts, with paths on the node.
     pub mounts: Vec<Mount>,
+    /// Devices, with paths on the node.
+    pub devices: Vec<Device>,
 }
 
 /// A container of a pod.
@@ -131,6 +133,7 @@ pub fn container_config(pod: &Pod, container: &Container, prepared: Prepared) ->
         working_dir: container.working_dir.clone().unwrap_or_default(),
         envs: prepared.env.into_iter().map(|(key, value)| KeyValue { key, value: value.into() }).collect(),
         mounts: prepared.mounts,
+        devices: prepared.devices,
         labels,
         annotations,
         log_path: format!("{name}/{}.log", prepared.attempt),
