@@ -102,7 +102,8 @@ pub(crate) fn unmount_ours(pod_dir: &Path) -> Result<(), FileError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         real => real.map_err(on("cannot resolve", pod_dir))?,
     };
-    let failed = select_ours(&read_mounts()?, &real).iter().filter_map(|at| unmount(at).err()).collect::<Vec<_>>();
+    let failed =
+        select_ours(&read_mounts()?, &real).iter().filter_map(|at| unmount(at).err()).collect::<Vec<_>>();
     failed.into_iter().next().map_or(Ok(()), Err)
 }
 

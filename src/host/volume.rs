@@ -154,7 +154,13 @@ pub(crate) fn plan_mounts(
             let is_device = matches!(kind, Some("CharDevice" | "BlockDevice"));
             let Some(part) = plan_sub_path(&mount, env)? else {
                 let recursive_read_only = false;
-                return Ok(PlannedMount { host_path: path, mount, recursive_read_only, is_device, sub_path: None });
+                return Ok(PlannedMount {
+                    host_path: path,
+                    mount,
+                    recursive_read_only,
+                    is_device,
+                    sub_path: None,
+                });
             };
             let target = dirs.sub_path(&pod.uid, &mount.name, &container.name, index);
             let sub_path = SubPath { volume: path, path: part, target: target.clone() };
@@ -262,7 +268,9 @@ impl PlannedVolume {
     pub(crate) fn apply(&self) -> Result<(), VolumeError> {
         self.make()?;
         match self.group {
-            Some(gid) => Ok(ownership::apply_group(&self.host_path, gid, matches!(self.need, Need::Files(_)))?),
+            Some(gid) => {
+                Ok(ownership::apply_group(&self.host_path, gid, matches!(self.need, Need::Files(_)))?)
+            }
             None => Ok(()),
         }
     }

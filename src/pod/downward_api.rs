@@ -49,8 +49,9 @@ pub(crate) fn projected_files(
     }
     let projected = volume.projected.as_ref()?;
     let sources = projected.sources.iter().flatten();
-    let items =
-        sources.filter_map(|source| source.downward_api.as_ref()).flat_map(|source| source.items.iter().flatten());
+    let items = sources
+        .filter_map(|source| source.downward_api.as_ref())
+        .flat_map(|source| source.items.iter().flatten());
     Some(files(pod, items, projected.default_mode, node))
 }
 
@@ -137,11 +138,8 @@ mod tests {
     use crate::pod::quantity::Amount;
     use crate::pod::testing::pod;
 
-    const NODE: NodeCapacity = NodeCapacity {
-        cpu: Amount::ZERO,
-        memory: Amount::ZERO,
-        ephemeral_storage: Amount::ZERO,
-    };
+    const NODE: NodeCapacity =
+        NodeCapacity { cpu: Amount::ZERO, memory: Amount::ZERO, ephemeral_storage: Amount::ZERO };
 
     fn of(volume: Value) -> Result<Vec<(String, String, u32)>, String> {
         let mut pod = pod("web-n", "u");

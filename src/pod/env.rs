@@ -202,6 +202,9 @@ mod tests {
             Err("env[1].valueFrom.fieldRef.fieldPath: \"spec.x\" has no value".to_owned())
         );
         let secret = json!([{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]);
-        assert_eq!(env(secret), Err("env[0].valueFrom: only fieldRef and resourceFieldRef are supported".to_owned()));
+        assert_eq!(
+            env(secret),
+            Err("env[0].valueFrom: only fieldRef and resourceFieldRef are supported".to_owned())
+        );
     }
 }

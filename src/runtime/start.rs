@@ -5,7 +5,7 @@ mod mounts;
 mod tests;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,16 +19,16 @@ use crate::host::{files, termination_message};
 use crate::plan::{StartContainer, Waiting};
 use crate::pod::observed::Sandbox;
 use crate::pod::{
-    ContainerId, ContainerRef, Finding, Pod, SandboxId, dns, env, field_ref::resolve_field, hostname::host_names,
-    hosts::hosts_file, is_sidecar, resource_field::resolve_resource,
+    ContainerId, ContainerRef, Finding, Pod, SandboxId, dns, env, field_ref::resolve_field,
+    hostname::host_names, hosts::hosts_file, is_sidecar, resource_field::resolve_resource,
 };
 use crate::runtime::cri::convert::{self, Prepared};
 use crate::runtime::cri::proto::Mount;
 use crate::runtime::cri::{CriError, ErrorClass};
 use crate::text::chain;
-pub(crate) use mounts::container_mounts;
-use mounts::container_devices;
 use crate::time::backoff::Backoff;
+use mounts::container_devices;
+pub(crate) use mounts::container_mounts;
 
 /// How long a sandbox in the making may hold its permit.
 const MAX_PERMIT: Duration = Duration::from_secs(5);
@@ -132,7 +132,8 @@ impl Runtime {
         let container = specified(pod, start)?;
         let node_ips = self.node.node_ips.get();
         let pod_ips = if pod.spec.host_network == Some(true) { &node_ips } else { &sandbox.ips };
-        let capacity = self.capacity_if_asked(container).await.map_err(|error| StartError::step(REASON, &error))?;
+        let capacity =
+            self.capacity_if_asked(container).await.map_err(|error| StartError::step(REASON, &error))?;
         let env = env::container_env(
             container,
             |path| resolve_field(pod, path, &node_ips, pod_ips),

@@ -71,12 +71,17 @@ fn pod_memory(pod: &Pod) -> Option<Amount> {
 ///
 /// # Errors
 /// Says why it is not clear which.
-pub(super) fn plan_huge_pages(pod: &Pod, medium: &str, limit: Option<&Quantity>) -> Result<HugePages, String> {
+pub(super) fn plan_huge_pages(
+    pod: &Pod,
+    medium: &str,
+    limit: Option<&Quantity>,
+) -> Result<HugePages, String> {
     let size = match medium.strip_prefix("HugePages-") {
         Some(size) => size.to_owned(),
         None => {
             let resources = pod.containers().filter_map(|(_, container)| container.resources.as_ref());
-            let names = resources.flat_map(|r| r.requests.iter().chain(&r.limits)).flat_map(|list| list.keys());
+            let names =
+                resources.flat_map(|r| r.requests.iter().chain(&r.limits)).flat_map(|list| list.keys());
             let sizes: BTreeSet<&str> = names.filter_map(|name| name.strip_prefix(HUGE_PAGES)).collect();
             match sizes.into_iter().collect::<Vec<_>>().as_slice() {
                 [size] => (*size).to_owned(),

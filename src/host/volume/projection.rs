@@ -17,7 +17,11 @@ const DATA: &str = "..data";
 const DATA_NEW: &str = "..data_tmp";
 
 /// Writes the files of a volume, unless it holds them already. What an agent that was killed left half done is removed.
-pub(super) fn write_files(volume: &Path, files: &ProjectedFiles, group: Option<u32>) -> Result<(), FileError> {
+pub(super) fn write_files(
+    volume: &Path,
+    files: &ProjectedFiles,
+    group: Option<u32>,
+) -> Result<(), FileError> {
     let (data, new) = (volume.join(DATA), volume.join(DATA_NEW));
     let current = fs::read_link(&data).ok().filter(|target| target.components().count() == 1);
     let mut wanted = files.clone();
@@ -84,7 +88,9 @@ fn set_mode(path: &Path, mode: u32) -> Result<(), FileError> {
 
 fn write_file(dir: &Path, path: &str, file: &ProjectedFile) -> Result<(), FileError> {
     let path = dir.join(path);
-    for parent in path.ancestors().skip(1).take_while(|parent| *parent != dir).collect::<Vec<_>>().iter().rev() {
+    for parent in
+        path.ancestors().skip(1).take_while(|parent| *parent != dir).collect::<Vec<_>>().iter().rev()
+    {
         match fs::create_dir(parent) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             made => {
@@ -129,8 +135,10 @@ mod tests {
     }
 
     fn names(dir: &Path) -> Vec<String> {
-        let mut names: Vec<_> =
-            fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<_> = fs::read_dir(dir)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
         names.sort();
         names
     }
