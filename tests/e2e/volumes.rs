@@ -104,7 +104,7 @@ cat /info/labels; echo
 cat /info/d/name; echo
 cat /info/memory; echo
 stat -L -c '%a' /info/labels /info/d/name
-readlink /info/labels /info/d
+readlink /info/labels; readlink /info/d
 touch /info/new 2>/dev/null || echo read-only
 cat /all/space; echo
 echo here > /part/file; cat /plain/made/by/agent/file
@@ -200,7 +200,7 @@ fn what_cannot_be_mounted_says_why() {
             text.contains(reason) && text.contains(message.trim_matches('"'))
         });
     }
-    agent.wait_for_log("spec.volumes[0].emptyDir.sizeLimit: not supported yet");
+    agent.wait_for_log("field=\"spec.volumes[0].emptyDir.sizeLimit\" reason=\"not supported yet\"");
     assert_eq!(said(&rig, "possible"), ["read-only", "done"]);
 }
 
@@ -237,10 +237,11 @@ fn a_mount_that_is_not_ours_stays_and_holds_up_nobody() {
     rig.output("mount", &["--bind", &precious.display().to_string(), &inner]);
     // The next instance does not wait for the last one's directory.
     rig.write_manifest("v.yaml", &pod("v", "", SPEC, CONTAINER, "echo two"));
-    rig.wait("the next instance", || {
-        rig.pod(&format!("v-{NODE}")).is_some_and(|pod| {
-            pod["metadata"]["uid"] != old.file_name().and_then(|uid| uid.to_str()).unwrap_or_default()
-        })
+    let uid = old.file_name().and_then(|uid| uid.to_str()).expect("a UID");
+    rig.wait("the end of the last instance", || {
+        let containers = rig.containers_of(&format!("v-{NODE}"));
+        !containers.is_empty()
+            && !containers.iter().any(|seen| seen.labels.values().any(|label| label == uid))
     });
     assert_eq!(said(&rig, "v"), ["two", "done"]);
     agent.wait_for_log("cannot unmount");

@@ -136,7 +136,10 @@ fn no_container_runs_without_what_it_mounts() {
         ("odd", "volume \"odd\" is of a kind that is not supported yet"),
     ];
     for (name, reason) in rows {
-        assert_eq!(planned(&pod_mounting(json!({"name": name, "mountPath": "/m"}))), Err(reason.into()));
+        let pod = pod_mounting(json!({"name": name, "mountPath": "/m"}));
+        let dirs = Dirs::new("/r".into(), "/l".into());
+        let error = plan_pod_volumes(&pod, &dirs, &NODE).unwrap_err();
+        assert_eq!(error.to_string(), reason);
     }
     // What is not mounted is no obstacle.
     let mut pod = pod_mounting(json!({"name": "host", "mountPath": "/m"}));
