@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::manifest::IDLE;
-use crate::rig::{BUSYBOX, NODE, Rig};
+use crate::rig::{BUSYBOX, NODE, Rig, wait_until};
 
 /// A pod whose container `main` runs a script; the fields of pod and container are lines of YAML.
 fn pod(name: &str, metadata: &str, spec: &str, container: &str, script: &str) -> String {
@@ -262,17 +262,24 @@ fn a_killed_agent_leaves_no_mount() {
         let name = format!("v{round}");
         let file = format!("{name}.yaml");
         rig.write_manifest(&file, &pod(&name, "", SPEC, CONTAINER, "echo up"));
-        // While it prepares: some moment of the first second or so.
-        for moment in [90, 40 + 97 * round] {
-            let agent = rig.start_agent(&[]);
-            thread::sleep(Duration::from_millis(moment));
-            agent.kill9();
-        }
+        let after = |moment: u64| wait_until(Duration::from_millis(moment), || false);
+        // While it prepares: at some moment, and as soon as something is mounted.
+        let agent = rig.start_agent(&[]);
+        after(40 + 29 * round);
+        agent.kill9();
+        let agent = rig.start_agent(&[]);
+        rig.wait("the first mount", || !mounts(&rig).is_empty());
+        agent.kill9();
         let agent = rig.start_agent(&[]);
         said(&rig, &name);
-        // While it releases.
+        // While it releases: at some moment, and as soon as something is unmounted.
+        let whole = mounts(&rig).len();
         rig.remove_manifest(&file);
-        thread::sleep(Duration::from_millis(900 + 61 * round));
+        if round % 2 == 0 {
+            rig.wait("the first mount to be gone", || mounts(&rig).len() < whole);
+        } else {
+            after(100 * round);
+        }
         agent.kill9();
     }
     let _agent = rig.start_agent(&[]);
