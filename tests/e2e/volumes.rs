@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::manifest::IDLE;
-use crate::rig::{BUSYBOX, NODE, Rig, wait_until};
+use crate::rig::{Agent, BUSYBOX, NODE, Rig, wait_until};
 
 /// A pod whose container `main` runs a script; the fields of pod and container are lines of YAML.
 fn pod(name: &str, metadata: &str, spec: &str, container: &str, script: &str) -> String {
@@ -62,6 +62,12 @@ fn only_pod_dir(rig: &Rig) -> PathBuf {
         .collect();
     assert_eq!(dirs.len(), 1, "{dirs:?}");
     dirs.remove(0)
+}
+
+/// Kills an agent, which may have been started this very moment.
+fn kill(rig: &Rig, agent: Agent<'_>) {
+    rig.wait("the agent's process", || agent.pid().is_some());
+    agent.kill9();
 }
 
 /// One volume of each kind.
@@ -266,10 +272,10 @@ fn a_killed_agent_leaves_no_mount() {
         // While it prepares: at some moment, and as soon as something is mounted.
         let agent = rig.start_agent(&[]);
         after(40 + 29 * round);
-        agent.kill9();
+        kill(&rig, agent);
         let agent = rig.start_agent(&[]);
         rig.wait("the first mount", || !mounts(&rig).is_empty());
-        agent.kill9();
+        kill(&rig, agent);
         let agent = rig.start_agent(&[]);
         said(&rig, &name);
         // While it releases: at some moment, and as soon as something is unmounted.
@@ -280,7 +286,7 @@ fn a_killed_agent_leaves_no_mount() {
         } else {
             after(100 * round);
         }
-        agent.kill9();
+        kill(&rig, agent);
     }
     let _agent = rig.start_agent(&[]);
     wait_clean(&rig);
