@@ -4,12 +4,14 @@
 //! Everything that touches the disk blocks: call it through `smol::unblock`.
 
 pub(crate) mod boot;
+pub(crate) mod capacity;
 pub(crate) mod cgroup;
 pub(crate) mod clock;
 pub(crate) mod dirs;
 pub(crate) mod files;
 pub(crate) mod lock;
 pub(crate) mod machine;
+pub(crate) mod mounts;
 pub(crate) mod node_ips;
 pub(crate) mod resource;
 pub(crate) mod security;

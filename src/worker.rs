@@ -324,6 +324,13 @@ impl Worker {
             }
             (Step::StopSandbox(id), _) => self.stop_sandbox(id).await,
             (Step::RemoveContainer(container), _) => runtime.remove_container(&self.name, container).await,
+            (Step::RemoveInstance(uid), Want::Run(pod)) if pod.uid != *uid => {
+                // A mount that refuses to go holds up no successor: housekeeping tries again.
+                if let Err(error) = self.release_instance(uid).await {
+                    warn!(pod = %self.name, %uid, error = chain(&error), "cannot clean up; trying again later");
+                }
+                Ok(())
+            }
             (Step::RemoveInstance(uid), _) => self.release_instance(uid).await,
             (Step::RemoveSandbox(id), _) => runtime.remove_sandbox(id).await,
             (Step::CreateSandbox { attempt, images }, Want::Run(pod)) => {

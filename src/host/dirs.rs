@@ -26,6 +26,11 @@ impl Dirs {
         self.root.join("seccomp")
     }
 
+    /// The root of them.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// All pods' directories.
     pub(crate) fn pods(&self) -> PathBuf {
         self.root.join("pods")
@@ -41,9 +46,19 @@ impl Dirs {
         self.pod(uid).join("volumes")
     }
 
-    /// The directory of an emptyDir volume.
-    pub(crate) fn empty_dir(&self, uid: &PodUid, volume: &str) -> PathBuf {
-        self.volumes(uid).join("kubernetes.io~empty-dir").join(volume)
+    /// The directory of a volume, by the name of kubelet's plugin for its kind.
+    pub(crate) fn volume(&self, uid: &PodUid, plugin: &str, volume: &str) -> PathBuf {
+        self.volumes(uid).join(plugin).join(volume)
+    }
+
+    /// The parts of volumes that containers of one instance mount.
+    pub(crate) fn sub_paths(&self, uid: &PodUid) -> PathBuf {
+        self.pod(uid).join("volume-subpaths")
+    }
+
+    /// Where a container's mount of a part of a volume is bound; `index` is its place among the container's mounts.
+    pub(crate) fn sub_path(&self, uid: &PodUid, volume: &str, container: &str, index: usize) -> PathBuf {
+        self.sub_paths(uid).join(volume).join(container).join(index.to_string())
     }
 
     /// The pod's /etc/hosts.
@@ -109,8 +124,12 @@ mod tests {
             Path::new("/var/lib/kubelet/pods/UID/containers/web/0000001f")
         );
         assert_eq!(
-            dirs.empty_dir(&uid, "scratch"),
+            dirs.volume(&uid, "kubernetes.io~empty-dir", "scratch"),
             Path::new("/var/lib/kubelet/pods/UID/volumes/kubernetes.io~empty-dir/scratch")
+        );
+        assert_eq!(
+            dirs.sub_path(&uid, "data", "web", 2),
+            Path::new("/var/lib/kubelet/pods/UID/volume-subpaths/data/web/2")
         );
     }
 }

@@ -1,13 +1,11 @@
 //! The directories, logs and links of a pod on disk. Blocking: called through `smol::unblock`.
 
-use std::ffi::OsString;
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-const MOUNTS: &str = "/proc/self/mountinfo";
+use super::mounts::{mount_under, read_mounts};
 
 /// A file or directory that could not be made, read or removed.
 #[derive(Debug, thiserror::Error)]
@@ -97,41 +95,14 @@ pub(crate) fn remove_tree(dir: &Path) -> Result<(), FileError> {
         Err(error) if is_absent(&error) => return Ok(()),
         real => real.map_err(on("cannot resolve", dir))?,
     };
-    let mounts = fs::read(MOUNTS).map_err(on("cannot read", Path::new(MOUNTS)))?;
+    let mounts = read_mounts()?;
     if let Some(mount) = mount_under(&mounts, &real) {
-        return Err(FileError::Mounted { mount, dir: dir.to_owned() });
+        return Err(FileError::Mounted { mount: mount.point.clone(), dir: dir.to_owned() });
     }
     match fs::remove_dir_all(&real) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         done => done.map_err(on("cannot remove", dir)),
     }
-}
-
-/// The first mount point at or under a directory, which is given by its real path.
-fn mount_under(mountinfo: &[u8], dir: &Path) -> Option<PathBuf> {
-    let mounts =
-        mountinfo.split(|byte| *byte == b'\n').filter_map(|line| line.split(|byte| *byte == b' ').nth(4));
-    mounts.map(unescape).find(|mount| mount.starts_with(dir))
-}
-
-/// mountinfo writes space, tab, newline and backslash as three octal digits.
-fn unescape(field: &[u8]) -> PathBuf {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((first, tail)) = rest.split_first() {
-        let code = tail.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
-        match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) if *first == b'\\' => {
-                bytes.push(byte);
-                rest = &tail[3..];
-            }
-            _ => {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    PathBuf::from(OsString::from_vec(bytes))
 }
 
 /// There is no such file, nor can there be: a name that is too long for the file system was never made.
@@ -148,26 +119,6 @@ pub(crate) fn on(operation: &'static str, path: &Path) -> impl FnOnce(io::Error)
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn mounts_under_a_directory_are_found() {
-        let info = b"25 1 8:1 / / rw - ext4 /dev/sda1 rw\n36 25 0:31 / /var/lib/kubelet/pods/a/volumes/x rw - tmpfs tmpfs rw\n";
-        assert_eq!(
-            mount_under(info, Path::new("/var/lib/kubelet/pods/a")),
-            Some("/var/lib/kubelet/pods/a/volumes/x".into())
-        );
-        assert_eq!(mount_under(info, Path::new("/var/lib/kubelet/pods/ab")), None);
-        assert_eq!(mount_under(info, Path::new("/var/lib/kubelet/pods/a/volumes/xy")), None);
-        let spaced = br"36 25 0:31 / /my\040root/pods/a\134b/x rw - tmpfs tmpfs rw";
-        assert_eq!(mount_under(spaced, Path::new("/my root/pods")), Some(r"/my root/pods/a\b/x".into()));
-        let latin =
-            b"30 25 0:31 / /media/caf\xe9 rw - tmpfs tmpfs rw\n36 25 0:31 / /pods/a/x rw - tmpfs tmpfs rw\n";
-        assert_eq!(
-            mount_under(latin, Path::new("/pods/a")),
-            Some("/pods/a/x".into()),
-            "not all names are UTF-8"
-        );
-    }
 
     #[test]
     fn what_cannot_exist_is_removed() {

@@ -12,8 +12,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Dirs;
+use super::capacity::read_capacity;
 use super::cgroup::{CgroupError, Cgroups, PodCgroups};
 use super::files::{FileError, make_dir, remove_tree};
+use super::mounts::unmount_ours;
 use super::volume::{VolumeError, plan_pod_volumes};
 use crate::pod::{Pod, PodName, PodUid};
 
@@ -167,6 +169,11 @@ impl Resource for Directories {
             .map(|name| (PodUid(name.clone()), dir.join(name)))
             .collect()
     }
+
+    fn remove(&self, path: &Path) -> Result<(), ResourceError> {
+        unmount_ours(path)?;
+        Ok(remove_tree(path)?)
+    }
 }
 
 /// The directory of the instance's logs.
@@ -192,7 +199,8 @@ impl Resource for Logs {
     }
 }
 
-/// The volumes that containers of the instance mount. They lie in its directory, and go with it.
+/// The volumes that containers of the instance mount. They lie in its directory, and go with it. Only what we mounted is
+/// unmounted; a directory with any other mount in it stays.
 #[derive(Debug)]
 struct Volumes(Dirs);
 
@@ -202,11 +210,14 @@ impl Resource for Volumes {
     }
 
     fn prepare(&self, pod: &Pod) -> Result<(), ResourceError> {
-        let volumes = plan_pod_volumes(pod, &self.0)?;
+        let node = read_capacity(self.0.root())?;
+        let volumes = plan_pod_volumes(pod, &self.0, &node)?;
         Ok(volumes.iter().try_for_each(|volume| volume.apply())?)
     }
 
     fn release(&self, _: &PodName, uid: &PodUid) -> Result<(), ResourceError> {
+        unmount_ours(&self.0.pod(uid))?;
+        remove_tree(&self.0.sub_paths(uid))?;
         Ok(remove_tree(&self.0.volumes(uid))?)
     }
 
@@ -287,8 +298,8 @@ mod tests {
             // A later agent prepares again.
             resources.prepare(&pod).unwrap();
             resources.prepare(&pod).unwrap();
-            assert!(dirs.empty_dir(&pod.uid, "scratch").is_dir());
-            assert!(!dirs.empty_dir(&pod.uid, "unused").exists());
+            assert!(dirs.volume(&pod.uid, "kubernetes.io~empty-dir", "scratch").is_dir());
+            assert!(!dirs.volume(&pod.uid, "kubernetes.io~empty-dir", "unused").exists());
             pods.push(pod);
         }
         let later = Resources::new(&dirs, &no_cgroups());

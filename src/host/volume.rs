@@ -1,7 +1,12 @@
-//! Volumes: what a container's mounts come to on this node. hostPath and emptyDir so far.
+//! Volumes: what a container's mounts come to on this node.
 //!
-//! [`plan_pod_volumes`] and [`plan_mounts`] are pure; [`PlannedVolume::apply`] is the effect, safe to repeat. Other kinds are refused when the
-//! manifest is read, so that no container ever runs without what it mounts.
+//! [`plan_pod_volumes`] and [`plan_mounts`] are pure; [`PlannedVolume::apply`] and [`PlannedMount::apply`] are the effects,
+//! safe to repeat. Other kinds are refused when the manifest is read, so that no container ever runs without what it mounts.
+
+mod memory;
+mod ownership;
+mod projection;
+mod subpath;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,9 +16,15 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{Container, Volume, VolumeMount};
 
+use self::memory::{HugePages, check_huge_pages, memory_size, plan_huge_pages};
+use self::subpath::SubPath;
 use super::Dirs;
 use super::files::{FileError, make_dir, make_dir_exactly, on};
-use crate::pod::Pod;
+use super::mounts::mount_new;
+use crate::pod::downward_api::{ProjectedFiles, projected_files};
+use crate::pod::env::expand_all;
+use crate::pod::resource_field::NodeCapacity;
+use crate::pod::{Finding, Pod};
 
 /// Why a volume cannot be mounted.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +43,28 @@ pub(crate) enum VolumeError {
         /// What it should be.
         expected: &'static str,
     },
+    /// A file of a volume has no value.
+    #[error("volume {volume:?}: {finding}")]
+    NoValue {
+        /// The volume.
+        volume: String,
+        /// Which, and why.
+        finding: Finding,
+    },
+    /// Huge pages that the node does not have, or that are not said clearly.
+    #[error("{0}")]
+    HugePages(String),
+    /// A part of a volume that cannot be.
+    #[error("failed to prepare subPath for volumeMount {volume:?}: {reason}")]
+    SubPath {
+        /// The volume.
+        volume: String,
+        /// The reason.
+        reason: String,
+    },
+    /// A mount that must be read-only with all below it.
+    #[error("volumeMount {0:?}: recursiveReadOnly Enabled is not supported by the container runtime")]
+    RecursiveReadOnly(String),
     /// Something could not be made or examined.
     #[error(transparent)]
     File(#[from] FileError),
@@ -42,6 +75,8 @@ pub(crate) enum VolumeError {
 pub(crate) struct PlannedVolume {
     need: Need,
     host_path: PathBuf,
+    /// The group that it belongs to; never for what is the node's.
+    group: Option<u32>,
 }
 
 /// A mount of a container, with its path on the node.
@@ -51,13 +86,25 @@ pub(crate) struct PlannedMount {
     pub(crate) host_path: PathBuf,
     /// The mount as the manifest has it.
     pub(crate) mount: VolumeMount,
+    /// It is read-only with all that is mounted below it.
+    pub(crate) recursive_read_only: bool,
+    /// It is a device, which the container needs a rule for.
+    pub(crate) is_device: bool,
+    /// What is bound at the path before the container is made.
+    sub_path: Option<SubPath>,
 }
 
 /// What must be at the path on the node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Need {
     /// An emptyDir, open to all, made if it is not there.
     EmptyDir,
+    /// An emptyDir in memory, of so many bytes.
+    Memory(u64),
+    /// An emptyDir of huge pages.
+    HugePages(HugePages),
+    /// Files made from the pod, in memory.
+    Files(ProjectedFiles),
     /// Nothing is checked; a directory is made where nothing is.
     Anything,
     DirectoryOrCreate,
@@ -73,44 +120,124 @@ enum Need {
 ///
 /// # Errors
 /// For a mount that cannot be served.
-pub(crate) fn plan_pod_volumes(pod: &Pod, dirs: &Dirs) -> Result<Vec<PlannedVolume>, VolumeError> {
+pub(crate) fn plan_pod_volumes(
+    pod: &Pod,
+    dirs: &Dirs,
+    node: &NodeCapacity,
+) -> Result<Vec<PlannedVolume>, VolumeError> {
     let mounts = pod.containers().flat_map(|(_, container)| container.volume_mounts.iter().flatten());
     let names: BTreeSet<&str> = mounts.map(|mount| mount.name.as_str()).collect();
-    names.into_iter().map(|name| plan_volume(pod, name, dirs)).collect()
+    names.into_iter().map(|name| plan_volume(pod, find(pod, name)?, dirs, node)).collect()
 }
 
-/// The mounts of a container.
+/// The mounts of a container with this environment.
 ///
 /// # Errors
 /// For a mount that cannot be served.
 pub(crate) fn plan_mounts(
     pod: &Pod,
     container: &Container,
+    env: &[(String, String)],
     dirs: &Dirs,
 ) -> Result<Vec<PlannedMount>, VolumeError> {
-    let mounts = container.volume_mounts.iter().flatten();
+    let mounts = container.volume_mounts.iter().flatten().enumerate();
     mounts
-        .map(|mount| {
-            let PlannedVolume { host_path, .. } = plan_volume(pod, &mount.name, dirs)?;
-            Ok(PlannedMount { host_path, mount: mount.clone() })
+        .map(|(index, mount)| {
+            let volume = find(pod, &mount.name)?;
+            let path = host_path(pod, volume, dirs)?;
+            let mut mount = mount.clone();
+            // What is in it is made from the pod, and no container's to change.
+            if volume.downward_api.is_some() || volume.projected.is_some() {
+                mount.read_only = Some(true);
+            }
+            let kind = volume.host_path.as_ref().and_then(|host_path| host_path.type_.as_deref());
+            let is_device = matches!(kind, Some("CharDevice" | "BlockDevice"));
+            let Some(part) = plan_sub_path(&mount, env)? else {
+                let recursive_read_only = false;
+                return Ok(PlannedMount {
+                    host_path: path,
+                    mount,
+                    recursive_read_only,
+                    is_device,
+                    sub_path: None,
+                });
+            };
+            let target = dirs.sub_path(&pod.uid, &mount.name, &container.name, index);
+            let sub_path = SubPath { volume: path, path: part, target: target.clone() };
+            Ok(PlannedMount {
+                host_path: target,
+                mount,
+                recursive_read_only: false,
+                is_device,
+                sub_path: Some(sub_path),
+            })
         })
         .collect()
 }
 
-fn plan_volume(pod: &Pod, name: &str, dirs: &Dirs) -> Result<PlannedVolume, VolumeError> {
-    let volume = pod.spec.volumes.iter().flatten().find(|volume| volume.name == name);
-    let volume = volume.ok_or_else(|| VolumeError::Missing(name.to_owned()))?;
-    let (need, host_path) = plan_source(pod, volume, dirs)?;
-    Ok(PlannedVolume { need, host_path })
+/// The part of the volume that is mounted; none for all of it.
+fn plan_sub_path(mount: &VolumeMount, env: &[(String, String)]) -> Result<Option<String>, VolumeError> {
+    let fail = |reason: String| VolumeError::SubPath { volume: mount.name.clone(), reason };
+    let written = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+    let path = match (written(&mount.sub_path), written(&mount.sub_path_expr)) {
+        (Some(path), _) => path,
+        (None, Some(expression)) => expand_all(&expression, env).map_err(fail)?,
+        (None, None) => return Ok(None),
+    };
+    if path.starts_with('/') {
+        return Err(fail(format!("{path:?} must be relative")));
+    }
+    if path.split('/').any(|part| part == "..") {
+        return Err(fail(format!("{path:?} must not contain '..'")));
+    }
+    Ok(Some(path).filter(|path| !path.is_empty()))
 }
 
-fn plan_source(pod: &Pod, volume: &Volume, dirs: &Dirs) -> Result<(Need, PathBuf), VolumeError> {
-    if volume.empty_dir.is_some() {
-        return Ok((Need::EmptyDir, dirs.empty_dir(&pod.uid, &volume.name)));
+fn find<'p>(pod: &'p Pod, name: &str) -> Result<&'p Volume, VolumeError> {
+    let volume = pod.spec.volumes.iter().flatten().find(|volume| volume.name == name);
+    volume.ok_or_else(|| VolumeError::Missing(name.to_owned()))
+}
+
+/// Where a volume is on the node.
+fn host_path(pod: &Pod, volume: &Volume, dirs: &Dirs) -> Result<PathBuf, VolumeError> {
+    let plugin = match volume {
+        Volume { host_path: Some(host_path), .. } => return Ok(PathBuf::from(&host_path.path)),
+        Volume { empty_dir: Some(_), .. } => "kubernetes.io~empty-dir",
+        Volume { downward_api: Some(_), .. } => "kubernetes.io~downward-api",
+        Volume { projected: Some(_), .. } => "kubernetes.io~projected",
+        _ => return Err(VolumeError::Unsupported(volume.name.clone())),
+    };
+    Ok(dirs.volume(&pod.uid, plugin, &volume.name))
+}
+
+fn plan_volume(
+    pod: &Pod,
+    volume: &Volume,
+    dirs: &Dirs,
+    node: &NodeCapacity,
+) -> Result<PlannedVolume, VolumeError> {
+    let need = plan_need(pod, volume, node)?;
+    let group = pod.spec.security_context.as_ref().and_then(|context| context.fs_group);
+    let group = group.filter(|_| volume.host_path.is_none()).and_then(|gid| u32::try_from(gid).ok());
+    Ok(PlannedVolume { need, host_path: host_path(pod, volume, dirs)?, group })
+}
+
+fn plan_need(pod: &Pod, volume: &Volume, node: &NodeCapacity) -> Result<Need, VolumeError> {
+    if let Some(empty_dir) = &volume.empty_dir {
+        let limit = empty_dir.size_limit.as_ref();
+        return Ok(match empty_dir.medium.as_deref().unwrap_or_default() {
+            "" => Need::EmptyDir,
+            "Memory" => Need::Memory(memory_size(pod, limit, node)),
+            medium => Need::HugePages(plan_huge_pages(pod, medium, limit).map_err(VolumeError::HugePages)?),
+        });
+    }
+    if let Some(files) = projected_files(pod, volume, node) {
+        let no_value = |finding| VolumeError::NoValue { volume: volume.name.clone(), finding };
+        return Ok(Need::Files(files.map_err(no_value)?));
     }
     let unsupported = || VolumeError::Unsupported(volume.name.clone());
     let host_path = volume.host_path.as_ref().ok_or_else(unsupported)?;
-    let need = match host_path.type_.as_deref().unwrap_or_default() {
+    Ok(match host_path.type_.as_deref().unwrap_or_default() {
         "" => Need::Anything,
         "DirectoryOrCreate" => Need::DirectoryOrCreate,
         "Directory" => Need::Directory,
@@ -120,8 +247,17 @@ fn plan_source(pod: &Pod, volume: &Volume, dirs: &Dirs) -> Result<(Need, PathBuf
         "CharDevice" => Need::CharDevice,
         "BlockDevice" => Need::BlockDevice,
         _ => return Err(unsupported()),
-    };
-    Ok((need, PathBuf::from(&host_path.path)))
+    })
+}
+
+impl PlannedMount {
+    /// Binds the part of the volume that is mounted, if it is a part. Blocking.
+    ///
+    /// # Errors
+    /// When there is no such part, or it leads out of its volume.
+    pub(crate) fn apply(&self) -> Result<(), VolumeError> {
+        Ok(self.sub_path.iter().try_for_each(SubPath::apply)?)
+    }
 }
 
 impl PlannedVolume {
@@ -130,9 +266,35 @@ impl PlannedVolume {
     /// # Errors
     /// When it is something else, or cannot be made.
     pub(crate) fn apply(&self) -> Result<(), VolumeError> {
+        self.make()?;
+        match self.group {
+            Some(gid) => {
+                Ok(ownership::apply_group(&self.host_path, gid, matches!(self.need, Need::Files(_)))?)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn make(&self) -> Result<(), VolumeError> {
         let path = &self.host_path;
-        match self.need {
+        match &self.need {
+            // What a group was given stays: see `apply`.
+            Need::EmptyDir if self.group.is_some() && path.is_dir() => return Ok(()),
             Need::EmptyDir => return Ok(make_dir_exactly(path, 0o777)?),
+            Need::Memory(size) => {
+                make_dir(path, 0o777)?;
+                return Ok(mount_new("tmpfs", &format!("size={size}"), path)?);
+            }
+            Need::HugePages(pages) => {
+                check_huge_pages(pages)?;
+                make_dir(path, 0o777)?;
+                return Ok(mount_new("hugetlbfs", &pages.options(), path)?);
+            }
+            Need::Files(files) => {
+                make_dir(path, 0o755)?;
+                mount_new("tmpfs", "mode=0755", path)?;
+                return Ok(projection::write_files(path, files, self.group)?);
+            }
             Need::DirectoryOrCreate => make_dir(path, 0o755)?,
             Need::FileOrCreate => make_file(path)?,
             // The runtime makes a directory where nothing is, as it does for kubelet.
@@ -149,7 +311,7 @@ impl PlannedVolume {
             Need::Socket => (found.is_some_and(|t| t.is_socket()), "a socket file"),
             Need::CharDevice => (found.is_some_and(|t| t.is_char_device()), "a character device"),
             Need::BlockDevice => (found.is_some_and(|t| t.is_block_device()), "a block device"),
-            Need::EmptyDir | Need::Anything => (true, ""),
+            _ => (true, ""),
         };
         if fits { Ok(()) } else { Err(VolumeError::WrongType { path: path.clone(), expected }) }
     }

@@ -1,6 +1,6 @@
 //! The environment of a container, and `$(VAR)` in it, in commands and in arguments.
 
-use k8s_openapi::api::core::v1::Container;
+use k8s_openapi::api::core::v1::{Container, ResourceFieldSelector};
 
 use super::finding::Finding;
 use crate::text::excerpt::quoted;
@@ -37,12 +37,30 @@ pub(crate) fn expand<'v>(input: &str, lookup: impl Fn(&str) -> Option<&'v str>) 
     output
 }
 
+/// The same for what must not stay as written: every name must have a value.
+///
+/// # Errors
+/// Names the first variable that has none.
+pub(crate) fn expand_all(input: &str, env: &[(String, String)]) -> Result<String, String> {
+    let missing = std::cell::RefCell::new(None);
+    let text = expand(input, |name| {
+        let value = value_of(env, name);
+        if value.is_none() {
+            missing.borrow_mut().get_or_insert_with(|| format!("missing value for {}", quoted(name)));
+        }
+        value
+    });
+    missing.into_inner().map_or(Ok(text), Err)
+}
+
 /// The variables of a container in order, each name once: of a name written twice the last value counts.
 ///
-/// A value may refer to variables that stand before it. What `field` gives for a `fieldRef` is not expanded.
+/// A value may refer to variables that stand before it. What `field` gives for a `fieldRef`, and `resource` for
+/// a `resourceFieldRef`, is not expanded.
 pub(crate) fn container_env(
     container: &Container,
     field: impl Fn(&str) -> Option<String>,
+    resource: impl Fn(&ResourceFieldSelector) -> Result<String, Finding>,
 ) -> Result<Vec<(String, String)>, Finding> {
     let mut env: Vec<(String, String)> = Vec::new();
     for (index, variable) in container.env.iter().flatten().enumerate() {
@@ -52,14 +70,19 @@ pub(crate) fn container_env(
             (None, None) => String::new(),
             (None, Some(source)) => {
                 let path = format!("env[{index}].valueFrom");
-                let Some(reference) = &source.field_ref else {
-                    return Err(Finding::new(path, "only fieldRef is supported"));
-                };
-                let Some(value) = field(&reference.field_path) else {
-                    let reason = format!("{} has no value", quoted(&reference.field_path));
-                    return Err(Finding::new(format!("{path}.fieldRef.fieldPath"), reason));
-                };
-                value
+                match (&source.field_ref, &source.resource_field_ref) {
+                    (Some(reference), _) => field(&reference.field_path).ok_or_else(|| {
+                        let reason = format!("{} has no value", quoted(&reference.field_path));
+                        Finding::new(format!("{path}.fieldRef.fieldPath"), reason)
+                    })?,
+                    (None, Some(reference)) => resource(reference).map_err(|finding| {
+                        Finding::new(format!("{path}.{}", finding.field), finding.reason)
+                    })?,
+                    (None, None) => {
+                        let reason = "only fieldRef and resourceFieldRef are supported";
+                        return Err(Finding::new(path, reason));
+                    }
+                }
             }
         };
         match env.iter_mut().find(|(name, _)| *name == variable.name) {
@@ -115,10 +138,28 @@ mod tests {
         }
     }
 
+    #[test]
+    fn expansion_of_everything() {
+        let env = [("A".to_owned(), "one".to_owned()), ("EMPTY".to_owned(), String::new())];
+        let table = [
+            ("$(A)/x", Ok("one/x")),
+            ("$(EMPTY)", Ok("")),
+            ("$$(NONE)", Ok("$(NONE)")),
+            ("$(A)/$(NONE)/$(OTHER)", Err("missing value for \"NONE\"")),
+        ];
+        for (input, want) in table {
+            assert_eq!(expand_all(input, &env).as_deref().map_err(String::as_str), want, "{input}");
+        }
+    }
+
     fn env(list: Value) -> Result<Vec<(String, String)>, String> {
         let container: Container = serde_json::from_value(json!({ "env": list })).unwrap();
-        container_env(&container, |path| (path == "metadata.name").then(|| "$(A)-pod".to_owned()))
-            .map_err(|finding| finding.to_string())
+        let field = |path: &str| (path == "metadata.name").then(|| "$(A)-pod".to_owned());
+        let resource = |reference: &ResourceFieldSelector| match reference.resource.as_str() {
+            "limits.cpu" => Ok("$(A)4".to_owned()),
+            _ => Err(Finding::new("resourceFieldRef.resource", "no such thing")),
+        };
+        container_env(&container, field, resource).map_err(|finding| finding.to_string())
     }
 
     #[test]
@@ -138,6 +179,14 @@ mod tests {
                 json!([{"name": "A", "value": "1"}, name, {"name": "M", "value": "$(N)"}]),
                 pairs(&[("A", "1"), ("N", "$(A)-pod"), ("M", "$(A)-pod")]),
             ),
+            (
+                json!([{"name": "A", "value": "1"}, {"name": "L", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}}]),
+                pairs(&[("A", "1"), ("L", "$(A)4")]),
+            ),
+            (
+                json!([{"name": "L", "valueFrom": {"resourceFieldRef": {"resource": "x"}}}]),
+                Err("env[0].valueFrom.resourceFieldRef.resource: no such thing".to_owned()),
+            ),
         ];
         for (list, want) in table {
             assert_eq!(env(list.clone()), want, "{list}");
@@ -153,6 +202,9 @@ mod tests {
             Err("env[1].valueFrom.fieldRef.fieldPath: \"spec.x\" has no value".to_owned())
         );
         let secret = json!([{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]);
-        assert_eq!(env(secret), Err("env[0].valueFrom: only fieldRef is supported".to_owned()));
+        assert_eq!(
+            env(secret),
+            Err("env[0].valueFrom: only fieldRef and resourceFieldRef are supported".to_owned())
+        );
     }
 }

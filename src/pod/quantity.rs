@@ -87,6 +87,22 @@ impl Amount {
     }
 }
 
+impl Amount {
+    /// So many whole ones.
+    pub(crate) fn whole(number: u64) -> Self {
+        Self { nanos: (i128::from(number) * NANO).min(MAX_NANOS), notation: Notation::Decimal }
+    }
+
+    /// How many of these it takes to hold it: rounded up. Nothing holds none.
+    pub(crate) fn divided_up(self, by: Self) -> u64 {
+        if by.nanos <= 0 || self.nanos <= 0 {
+            return 0;
+        }
+        let up = i128::from(self.nanos % by.nanos != 0);
+        u64::try_from(self.nanos / by.nanos + up).unwrap_or(u64::MAX)
+    }
+}
+
 /// The sum is written as the first of the two, unless that is zero.
 impl std::ops::Add for Amount {
     type Output = Self;
@@ -249,6 +265,28 @@ mod tests {
             assert_eq!(Amount::parse(text).unwrap().nanos, MAX_NANOS, "{text}");
         }
         assert_eq!(Amount::parse("1e-999999999").unwrap().to_string(), "1e-9");
+    }
+
+    #[test]
+    fn division_rounds_up() {
+        let rows = [
+            ("1500m", "1", 2),
+            ("1500m", "1m", 1500),
+            ("64Mi", "1Mi", 64),
+            ("64Mi", "1M", 68),
+            ("64Mi", "1", 67_108_864),
+            ("1", "1Gi", 1),
+            ("0", "1", 0),
+            ("-5", "1", 0),
+            ("5", "0", 0),
+            ("1n", "1", 1),
+        ];
+        for (amount, by, expect) in rows {
+            let amount = Amount::parse(amount).unwrap();
+            assert_eq!(amount.divided_up(Amount::parse(by).unwrap()), expect, "{amount} by {by}");
+        }
+        assert_eq!(Amount::whole(1_024).to_string(), "1024");
+        assert_eq!(Amount::whole(u64::MAX).nanos, MAX_NANOS);
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! The steps that start something, one method each.
 
+mod mounts;
 #[cfg(test)]
 mod tests;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,14 +20,16 @@ use crate::host::{files, termination_message};
 use crate::plan::{StartContainer, Waiting};
 use crate::pod::observed::Sandbox;
 use crate::pod::{
-    ContainerId, ContainerRef, Pod, SandboxId, dns, env, field_ref::resolve_field, hostname::host_names,
-    hosts::hosts_file, is_sidecar,
+    ContainerId, ContainerRef, Finding, Pod, SandboxId, dns, env, field_ref::resolve_field,
+    hostname::host_names, hosts::hosts_file, is_sidecar, resource_field::resolve_resource,
 };
 use crate::runtime::cri::convert::{self, Prepared};
 use crate::runtime::cri::proto::Mount;
 use crate::runtime::cri::{CriError, ErrorClass};
 use crate::text::chain;
 use crate::time::backoff::Backoff;
+use mounts::container_devices;
+pub(crate) use mounts::container_mounts;
 
 /// How long a sandbox in the making may hold its permit.
 const MAX_PERMIT: Duration = Duration::from_secs(5);
@@ -67,30 +70,6 @@ impl StartError {
     pub(super) fn step(reason: &str, error: &StepError) -> Self {
         Self::refused(reason, chain(error))
     }
-}
-
-/// The mounts of a container: its volumes, then the pod's /etc/hosts at `hosts`, which is given back if it is to
-/// be written, then the file for its termination message at `message`. A container that mounts its own hosts keeps them.
-pub(crate) fn container_mounts(
-    container: &Container,
-    volumes: &[volume::PlannedMount],
-    hosts: PathBuf,
-    message: &Path,
-) -> (Vec<Mount>, Option<PathBuf>) {
-    let mut mounts: Vec<_> =
-        volumes.iter().map(|volume| convert::volume_mount(&volume.host_path, &volume.mount)).collect();
-    let file = |container_path: String, host_path: &Path| {
-        let host_path = host_path.to_string_lossy().into_owned();
-        Mount { container_path, host_path, ..Mount::default() }
-    };
-    let brings_hosts = mounts.iter().any(|mount| mount.container_path == ETC_HOSTS);
-    if !brings_hosts {
-        mounts.push(file(ETC_HOSTS.into(), &hosts));
-    }
-    if let Some(path) = container.termination_message_path.as_deref().filter(|path| !path.is_empty()) {
-        mounts.push(file(volume::absolute(path), message));
-    }
-    (mounts, (!brings_hosts).then_some(hosts))
 }
 
 impl Runtime {
@@ -155,14 +134,28 @@ impl Runtime {
         const REASON: &str = "CreateContainerConfigError";
         let container = specified(pod, start)?;
         let security = self.container_surroundings(pod, container, &image_ref).await?;
-        let mounts = self
-            .prepare_mounts(pod, container, start.attempt, sandbox)
-            .await
-            .map_err(|error| StartError::step(REASON, &error))?;
         let node_ips = self.node.node_ips.get();
         let pod_ips = if pod.spec.host_network == Some(true) { &node_ips } else { &sandbox.ips };
-        let env = env::container_env(container, |path| resolve_field(pod, path, &node_ips, pod_ips))
-            .map_err(|finding| StartError::refused(REASON, finding.to_string()))?;
+        let capacity =
+            self.capacity_if_asked(container).await.map_err(|error| StartError::step(REASON, &error))?;
+        let env = env::container_env(
+            container,
+            |path| resolve_field(pod, path, &node_ips, pod_ips),
+            |reference| match &capacity {
+                Some(capacity) => resolve_resource(pod, Some(container), reference, capacity),
+                None => Err(Finding::new("resourceFieldRef", "has no value")),
+            },
+        )
+        .map_err(|finding| StartError::refused(REASON, finding.to_string()))?;
+        let volumes = self
+            .plan_volume_mounts(pod, container, &env)
+            .await
+            .map_err(|error| StartError::step(REASON, &error))?;
+        let devices = container_devices(&volumes);
+        let mounts = self
+            .prepare_mounts(pod, container, volumes, start.attempt, sandbox)
+            .await
+            .map_err(|error| StartError::step(REASON, &error))?;
         let expand = |words: &Option<Vec<String>>| -> Vec<String> {
             words.iter().flatten().map(|word| env::expand(word, |name| env::value_of(&env, name))).collect()
         };
@@ -181,6 +174,7 @@ impl Runtime {
             env,
             mounts,
             security,
+            devices,
         };
         let mut config = convert::container_config(pod, container, prepared);
         convert::add_container_resources(&mut config, pod, container, &self.node.cgroups.node);
@@ -246,11 +240,11 @@ impl Runtime {
         &self,
         pod: &Pod,
         container: &Container,
+        volumes: Vec<volume::PlannedMount>,
         attempt: u32,
         sandbox: &Sandbox,
     ) -> Result<Vec<Mount>, StepError> {
         let dirs = &self.node.dirs;
-        let volumes = volume::plan_mounts(pod, container, dirs).map_err(ResourceError::from)?;
         let message = dirs.termination_message(&pod.uid, &container.name, attempt);
         let (mounts, hosts) = container_mounts(container, &volumes, dirs.etc_hosts(&pod.uid), &message);
         let log_dir = dirs.logs(&pod.name, &pod.uid).join(&container.name);
@@ -258,7 +252,9 @@ impl Runtime {
         let node_hosts = smol::unblock(move || {
             files::make_dir(&log_dir, 0o755)?;
             termination_message::make_file(&message)?;
-            if with_host { files::read_text(Path::new(ETC_HOSTS)) } else { Ok(String::new()) }
+            volumes.iter().try_for_each(|mount| mount.apply()).map_err(ResourceError::from)?;
+            let hosts = if with_host { files::read_text(Path::new(ETC_HOSTS))? } else { String::new() };
+            Ok::<_, StepError>(hosts)
         })
         .await?;
         if let Some(path) = hosts {

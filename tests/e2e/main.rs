@@ -56,3 +56,4 @@ mod url_hostile;
 mod url_proxy;
 mod url_signed;
 mod url_tls;
+mod volumes;

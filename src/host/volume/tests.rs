@@ -6,12 +6,16 @@ use std::os::unix::net::UnixListener;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::pod::quantity::Amount;
 use crate::pod::testing::pod;
 use crate::runtime::cri::convert::volume_mount;
 use crate::runtime::cri::proto::{Mount, MountPropagation};
 
+const NODE: NodeCapacity =
+    NodeCapacity { cpu: Amount::ZERO, memory: Amount::ZERO, ephemeral_storage: Amount::ZERO };
+
 fn check(need: Need, path: &Path) -> Result<(), String> {
-    let volume = PlannedVolume { need, host_path: path.to_owned() };
+    let volume = PlannedVolume { need, host_path: path.to_owned(), group: None };
     volume.apply().map_err(|error| error.to_string())
 }
 
@@ -40,7 +44,7 @@ fn host_paths_are_what_they_say() {
         (Need::BlockDevice, "file", false),
     ];
     for (need, name, fits) in cases {
-        let outcome = check(need, &path(name));
+        let outcome = check(need.clone(), &path(name));
         assert_eq!(outcome.is_ok(), fits, "{need:?} {name}: {outcome:?}");
     }
     assert!(path("made/below").is_dir() && path("made-file").is_file() && !path("nothing").exists());
@@ -58,6 +62,11 @@ fn pod_mounting(mount: Value) -> Pod {
         {"name": "scratch", "emptyDir": {}},
         {"name": "host", "hostPath": {"path": "/srv/data", "type": ""}},
         {"name": "odd", "hostPath": {"path": "/srv", "type": "Shelf"}},
+        {"name": "words", "downwardAPI": {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}},
+        {"name": "all", "projected": {"sources": []}},
+        {"name": "tty", "hostPath": {"path": "/dev/ttyUSB0", "type": "CharDevice"}},
+        {"name": "fast", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+        {"name": "huge", "emptyDir": {"medium": "HugePages"}},
         {"name": "nfs", "nfs": {"server": "s", "path": "/"}},
     ]);
     pod.spec.volumes = Some(serde_json::from_value(volumes).unwrap());
@@ -67,7 +76,8 @@ fn pod_mounting(mount: Value) -> Pod {
 
 fn planned(pod: &Pod) -> Result<Vec<PlannedMount>, String> {
     let dirs = Dirs::new("/var/lib/kubelet".into(), "/var/log/pods".into());
-    plan_mounts(pod, &pod.spec.containers[0], &dirs).map_err(|error| error.to_string())
+    let env = [("POD".to_owned(), "p-0".to_owned()), ("UP".to_owned(), "../x".to_owned())];
+    plan_mounts(pod, &pod.spec.containers[0], &env, &dirs).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -126,7 +136,10 @@ fn no_container_runs_without_what_it_mounts() {
         ("odd", "volume \"odd\" is of a kind that is not supported yet"),
     ];
     for (name, reason) in rows {
-        assert_eq!(planned(&pod_mounting(json!({"name": name, "mountPath": "/m"}))), Err(reason.into()));
+        let pod = pod_mounting(json!({"name": name, "mountPath": "/m"}));
+        let dirs = Dirs::new("/r".into(), "/l".into());
+        let error = plan_pod_volumes(&pod, &dirs, &NODE).unwrap_err();
+        assert_eq!(error.to_string(), reason);
     }
     // What is not mounted is no obstacle.
     let mut pod = pod_mounting(json!({"name": "host", "mountPath": "/m"}));
@@ -153,7 +166,7 @@ fn each_type_of_host_path_has_its_check() {
         for volume in pod.spec.volumes.iter_mut().flatten().filter(|volume| volume.name == "host") {
             volume.host_path.as_mut().unwrap().type_ = kind.map(str::to_owned);
         }
-        let volumes = plan_pod_volumes(&pod, &Dirs::new("/r".into(), "/l".into())).unwrap();
+        let volumes = plan_pod_volumes(&pod, &Dirs::new("/r".into(), "/l".into()), &NODE).unwrap();
         assert_eq!(volumes[0].need, need, "{kind:?}");
     }
 }
@@ -179,5 +192,76 @@ fn the_pods_hosts_file_is_mounted_unless_the_container_brings_its_own() {
         assert_eq!(at_hosts.len(), 1, "{path}");
         assert_eq!(at_hosts[0].host_path, expect, "{path}");
         assert_eq!(file, written.then(hosts), "{path}");
+    }
+}
+
+#[test]
+fn each_kind_of_volume_has_its_place_and_group() {
+    let dirs = Dirs::new("/r".into(), "/l".into());
+    let files = |name: &str| {
+        let file = crate::pod::downward_api::ProjectedFile { contents: name.into(), mode: 0o644 };
+        Need::Files([("name".to_owned(), file)].into())
+    };
+    let group = Some(42);
+    let rows = [
+        ("scratch", Need::EmptyDir, "/r/pods/u/volumes/kubernetes.io~empty-dir/scratch", group),
+        ("fast", Need::Memory(1 << 20), "/r/pods/u/volumes/kubernetes.io~empty-dir/fast", group),
+        ("words", files("p"), "/r/pods/u/volumes/kubernetes.io~downward-api/words", group),
+        ("all", Need::Files([].into()), "/r/pods/u/volumes/kubernetes.io~projected/all", group),
+        // What is the node's keeps its group.
+        ("host", Need::Anything, "/srv/data", None),
+    ];
+    let node = NodeCapacity { memory: Amount::whole(1 << 30), ..NODE };
+    for (name, need, path, group) in rows {
+        let mut pod = pod_mounting(json!({"name": name, "mountPath": "/m"}));
+        pod.spec.security_context = Some(serde_json::from_value(json!({"fsGroup": 42})).unwrap());
+        let planned = plan_pod_volumes(&pod, &dirs, &node).unwrap();
+        assert_eq!(planned, [PlannedVolume { need, host_path: path.into(), group }], "{name}");
+    }
+    let pod = pod_mounting(json!({"name": "huge", "mountPath": "/m"}));
+    let error = plan_pod_volumes(&pod, &dirs, &node).unwrap_err().to_string();
+    assert_eq!(error, "medium HugePages: no container asks for hugepages-SIZE");
+}
+
+#[test]
+fn parts_of_volumes() {
+    const TARGET: &str = "/var/lib/kubelet/pods/u/volume-subpaths/host/main/0";
+    let fails = |reason: &str| format!("failed to prepare subPath for volumeMount \"host\": {reason}");
+    // The fields of the mount; the part that is bound, if it is a part.
+    let rows = [
+        (json!({}), Ok(None)),
+        (json!({"subPath": ""}), Ok(None)),
+        (json!({"subPath": "a/b"}), Ok(Some("a/b"))),
+        (json!({"subPath": "$(POD)"}), Ok(Some("$(POD)"))),
+        (json!({"subPathExpr": "a/$(POD)"}), Ok(Some("a/p-0"))),
+        (json!({"subPathExpr": "$(NONE)"}), Err(fails("missing value for \"NONE\""))),
+        (json!({"subPathExpr": "$(UP)"}), Err(fails("\"../x\" must not contain '..'"))),
+        (json!({"subPathExpr": "/$(POD)"}), Err(fails("\"/p-0\" must be relative"))),
+    ];
+    for (fields, expect) in rows {
+        let mut mount = json!({"name": "host", "mountPath": "/m"});
+        mount.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        let found = planned(&pod_mounting(mount)).map(|mut all| all.remove(0));
+        match (found, expect) {
+            (Ok(found), Ok(None)) => {
+                assert_eq!((found.host_path, found.sub_path), ("/srv/data".into(), None), "{fields}");
+            }
+            (Ok(found), Ok(Some(part))) => {
+                let sub_path =
+                    SubPath { volume: "/srv/data".into(), path: part.into(), target: TARGET.into() };
+                assert_eq!((found.host_path, found.sub_path), (TARGET.into(), Some(sub_path)), "{fields}");
+            }
+            (found, expect) => assert_eq!(found.err(), expect.err(), "{fields}"),
+        }
+    }
+}
+
+#[test]
+fn devices_and_files_of_the_pod_are_known_as_such() {
+    for (name, is_device, read_only) in
+        [("tty", true, None), ("host", false, None), ("words", false, Some(true)), ("all", false, Some(true))]
+    {
+        let found = planned(&pod_mounting(json!({"name": name, "mountPath": "/m"}))).unwrap().remove(0);
+        assert_eq!((found.is_device, found.mount.read_only), (is_device, read_only), "{name}");
     }
 }

@@ -18,10 +18,14 @@ pub(super) const HONOURED: &[&str] = &[
     "spec.containers[].env[].name",
     "spec.containers[].env[].value",
     "spec.containers[].env[].valueFrom.fieldRef",
+    "spec.containers[].env[].valueFrom.resourceFieldRef",
     "spec.containers[].ports",
     "spec.containers[].volumeMounts[].name",
     "spec.containers[].volumeMounts[].mountPath",
     "spec.containers[].volumeMounts[].readOnly",
+    "spec.containers[].volumeMounts[].recursiveReadOnly",
+    "spec.containers[].volumeMounts[].subPath",
+    "spec.containers[].volumeMounts[].subPathExpr",
     "spec.containers[].volumeMounts[].mountPropagation",
     "spec.containers[].resources",
     "spec.containers[].restartPolicy",
@@ -39,6 +43,8 @@ pub(super) const HONOURED: &[&str] = &[
     "spec.volumes[].name",
     "spec.volumes[].hostPath",
     "spec.volumes[].emptyDir",
+    "spec.volumes[].downwardAPI",
+    "spec.volumes[].projected",
     "spec.restartPolicy",
     "spec.readinessGates",
     "spec.terminationGracePeriodSeconds",
@@ -67,26 +73,18 @@ pub(super) const HONOURED: &[&str] = &[
 ];
 
 /// Fields that a pod can run without.
-pub(super) const NOT_YET: &[&str] = &[
-    "spec.containers[].resizePolicy",
-    "spec.containers[].volumeMounts[].recursiveReadOnly",
-    "spec.volumes[].emptyDir.medium",
-    "spec.volumes[].emptyDir.sizeLimit",
-];
+pub(super) const NOT_YET: &[&str] = &["spec.containers[].resizePolicy"];
 
 /// Fields without which a pod is another pod.
 pub(super) const REFUSED: &[&str] = &[
     "spec.ephemeralContainers",
     "spec.containers[].env[].valueFrom.configMapKeyRef",
     "spec.containers[].env[].valueFrom.fileKeyRef",
-    "spec.containers[].env[].valueFrom.resourceFieldRef",
     "spec.containers[].env[].valueFrom.secretKeyRef",
     "spec.containers[].envFrom",
     "spec.containers[].resources.claims",
     "spec.containers[].resources.limits.ephemeral-storage",
     "spec.containers[].volumeDevices",
-    "spec.containers[].volumeMounts[].subPath",
-    "spec.containers[].volumeMounts[].subPathExpr",
     "spec.volumes[].awsElasticBlockStore",
     "spec.volumes[].azureDisk",
     "spec.volumes[].azureFile",
@@ -94,7 +92,6 @@ pub(super) const REFUSED: &[&str] = &[
     "spec.volumes[].cinder",
     "spec.volumes[].configMap",
     "spec.volumes[].csi",
-    "spec.volumes[].downwardAPI",
     "spec.volumes[].ephemeral",
     "spec.volumes[].fc",
     "spec.volumes[].flexVolume",
@@ -108,7 +105,11 @@ pub(super) const REFUSED: &[&str] = &[
     "spec.volumes[].persistentVolumeClaim",
     "spec.volumes[].photonPersistentDisk",
     "spec.volumes[].portworxVolume",
-    "spec.volumes[].projected",
+    "spec.volumes[].projected.sources[].clusterTrustBundle",
+    "spec.volumes[].projected.sources[].configMap",
+    "spec.volumes[].projected.sources[].podCertificate",
+    "spec.volumes[].projected.sources[].secret",
+    "spec.volumes[].projected.sources[].serviceAccountToken",
     "spec.volumes[].quobyte",
     "spec.volumes[].rbd",
     "spec.volumes[].scaleIO",

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use k8s_openapi::api::core::v1::{
-    Container, EmptyDirVolumeSource, EnvVar, EnvVarSource, Pod, PodSecurityContext, PodSpec, SecurityContext,
-    Volume, VolumeMount,
+    Container, EnvVar, EnvVarSource, Pod, PodSecurityContext, PodSpec, SecurityContext, Volume, VolumeMount,
+    VolumeProjection,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::{Deserialize, Deserializer, Visitor};
@@ -35,19 +35,17 @@ fn fields_are_reported_by_their_path() {
                     {"name": "A", "value": "x"},
                     {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
                     {"name": "C", "valueFrom": {"secretKeyRef": {}}},
-                ], "volumeMounts": [{"name": "v", "mountPath": "/v", "subPath": "s"}]},
+                ], "volumeMounts": [{"name": "v", "mountPath": "/v", "subPath": "s"}], "volumeDevices": [{}]},
             ],
             "volumes": [
                 {"name": "e", "emptyDir": {}}, {"name": "m", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
                 {"name": "n", "emptyDir": {"medium": ""}}, {"name": "d", "downwardAPI": {}},
+                {"name": "s", "emptyDir": {"medium": "", "sizeLimit": "1Mi"}}, {"name": "z", "emptyDir": {"sizeLimit": 0}},
+                {"name": "p", "projected": {"sources": [{"downwardAPI": {}}, {"secret": {}}]}}, {"name": "c", "nfs": {}},
             ],
         },
     }));
-    let warnings = [
-        "spec.initContainers[0].resizePolicy: not honoured yet",
-        "spec.volumes[1].emptyDir.medium: not honoured yet",
-        "spec.volumes[1].emptyDir.sizeLimit: not honoured yet",
-    ];
+    let warnings = ["spec.initContainers[0].resizePolicy: not honoured yet"];
     assert_eq!(lines(&report.warnings), warnings);
     let refusals = [
         "spec.containers[0].resources.limits.ephemeral-storage: not supported yet",
@@ -57,6 +55,11 @@ fn fields_are_reported_by_their_path() {
         "spec.initContainers[0].envFrom: not supported yet",
         "spec.securityContext.fsGroup: not supported yet",
         "spec.volumes[3].downwardAPI: not supported yet",
+        "spec.containers[1].volumeDevices: not supported yet",
+        "spec.initContainers[0].envFrom: not supported yet",
+        "spec.volumes[6].projected.sources[1].secret: not supported yet",
+        "spec.volumes[7].nfs: not supported yet",
+        "spec.volumes[4].emptyDir.sizeLimit: not supported yet",
     ];
     assert_eq!(lines(&report.refusals), refusals);
 }
@@ -142,7 +145,9 @@ fn the_table_knows_every_field_of_a_pod() {
         }
     }
     known.extend(
-        fields_of::<EmptyDirVolumeSource>().iter().map(|field| format!("spec.volumes[].emptyDir.{field}")),
+        fields_of::<VolumeProjection>()
+            .iter()
+            .map(|field| format!("spec.volumes[].projected.sources[].{field}")),
     );
     let below = |prefix: &str, fields: Vec<&str>| -> Vec<String> {
         fields.iter().map(|field| format!("{prefix}.{field}")).collect()

@@ -9,6 +9,7 @@ use super::findings::Findings;
 use super::volume::backwards;
 use super::{lifecycle, names, not_an_ip, probe, resources, restart, security};
 use crate::pod::field_ref::{is_env_field, subscript};
+use crate::pod::resource_field::wrong_reference;
 use crate::pod::{ContainerRef, containers_of, is_sidecar};
 use crate::text::excerpt::quoted;
 
@@ -160,6 +161,9 @@ fn validate_variable(variable: &EnvVar, path: &str, findings: &mut Findings) {
             let reason = names::not_qualified_name(&key.to_lowercase());
             findings.check(format_args!("{path}.fieldRef.fieldPath"), reason);
         }
+    }
+    if let Some((field, reason)) = source.resource_field_ref.as_ref().and_then(wrong_reference) {
+        findings.add(format_args!("{path}.resourceFieldRef.{field}"), reason);
     }
 }
 

@@ -1,13 +1,15 @@
-//! Volumes: unique names, one source each, host paths without `..`.
+//! Volumes: unique names, one source each, paths without `..`, files that can be made.
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1::{PodSpec, Volume};
+use k8s_openapi::api::core::v1::{DownwardAPIVolumeFile, PodSpec, ProjectedVolumeSource, Volume};
 use serde_json::Value;
 
 use super::findings::Findings;
 use super::names;
+use crate::pod::downward_api::is_volume_field;
 use crate::pod::quantity::Amount;
+use crate::pod::resource_field::wrong_reference;
 use crate::text::excerpt::quoted;
 
 const HOST_PATH_TYPES: [&str; 7] =
@@ -41,6 +43,14 @@ fn validate_volume(volume: &Volume, path: &str, findings: &mut Findings) {
         }
         findings.one_of(format_args!("{path}.hostPath.type"), host_path.type_.as_deref(), &HOST_PATH_TYPES);
     }
+    if let Some(downward) = &volume.downward_api {
+        validate_mode(downward.default_mode, &format!("{path}.downwardAPI.defaultMode"), findings);
+        let items = downward.items.as_deref().unwrap_or_default();
+        validate_items(items, &format!("{path}.downwardAPI"), None, findings);
+    }
+    if let Some(projected) = &volume.projected {
+        validate_projected(projected, &format!("{path}.projected"), findings);
+    }
     if let Some(empty_dir) = &volume.empty_dir {
         let medium = empty_dir.medium.as_deref().unwrap_or_default();
         if !matches!(medium, "" | "Memory" | "HugePages") && !medium.starts_with("HugePages-") {
@@ -56,6 +66,85 @@ fn validate_volume(volume: &Volume, path: &str, findings: &mut Findings) {
             _ => None,
         };
         findings.check(format_args!("{path}.emptyDir.sizeLimit"), reason);
+    }
+}
+
+/// The files of a volume that are made from the pod; `seen` has the paths so far, where they may be used once.
+fn validate_items(
+    items: &[DownwardAPIVolumeFile],
+    path: &str,
+    mut seen: Option<&mut BTreeSet<String>>,
+    findings: &mut Findings,
+) {
+    for (index, item) in items.iter().enumerate() {
+        let path = format!("{path}.items[{index}]");
+        let field = format!("{path}.path");
+        let reason = if item.path.is_empty() {
+            Some("must not be empty".to_owned())
+        } else if item.path.starts_with('/') {
+            Some(format!("{} must be relative", quoted(&item.path)))
+        } else if item.path.starts_with("..") {
+            Some(format!("{} must not begin with '..'", quoted(&item.path)))
+        } else if seen.as_mut().is_some_and(|seen| !seen.insert(item.path.clone())) {
+            Some(format!("{} is used twice", quoted(&item.path)))
+        } else {
+            backwards(&item.path)
+        };
+        findings.check(field, reason);
+        validate_mode(item.mode, &format!("{path}.mode"), findings);
+        match (&item.field_ref, &item.resource_field_ref) {
+            (Some(_), Some(_)) => findings.add(&path, "may have one of fieldRef and resourceFieldRef only"),
+            (None, None) => {
+                findings
+                    .add(format_args!("{path}.fieldRef"), "one of fieldRef and resourceFieldRef is needed");
+            }
+            (Some(reference), None) => {
+                let version = reference.api_version.as_deref();
+                findings.one_of(format_args!("{path}.fieldRef.apiVersion"), version, &["v1"]);
+                if !is_volume_field(&reference.field_path) {
+                    let reason =
+                        format!("{} is not a field that a file can have", quoted(&reference.field_path));
+                    findings.add(format_args!("{path}.fieldRef.fieldPath"), reason);
+                }
+            }
+            (None, Some(reference)) => {
+                if reference.container_name.as_deref().is_none_or(str::is_empty) {
+                    findings.add(format_args!("{path}.resourceFieldRef.containerName"), "must not be empty");
+                }
+                if let Some((field, reason)) = wrong_reference(reference) {
+                    findings.add(format_args!("{path}.resourceFieldRef.{field}"), reason);
+                }
+            }
+        }
+    }
+}
+
+fn validate_mode(mode: Option<i32>, field: &str, findings: &mut Findings) {
+    if mode.is_some_and(|mode| !(0..=0o777).contains(&mode)) {
+        findings.add(field, "must be a mode between 0 and 0777 (octal)");
+    }
+}
+
+fn validate_projected(projected: &ProjectedVolumeSource, path: &str, findings: &mut Findings) {
+    validate_mode(projected.default_mode, &format!("{path}.defaultMode"), findings);
+    let mut seen = BTreeSet::new();
+    for (index, source) in projected.sources.iter().flatten().enumerate() {
+        let path = format!("{path}.sources[{index}]");
+        let kinds = [
+            source.cluster_trust_bundle.is_some(),
+            source.config_map.is_some(),
+            source.downward_api.is_some(),
+            source.pod_certificate.is_some(),
+            source.secret.is_some(),
+            source.service_account_token.is_some(),
+        ];
+        if kinds.iter().filter(|present| **present).count() > 1 {
+            findings.add(&path, "may have one source only");
+        }
+        if let Some(downward) = &source.downward_api {
+            let items = downward.items.as_deref().unwrap_or_default();
+            validate_items(items, &format!("{path}.downwardAPI"), Some(&mut seen), findings);
+        }
     }
 }
 

@@ -21,7 +21,7 @@ use tonic::{Code, Request, Response, Status};
 use super::endpoint::Endpoint;
 use super::error::{CriError, ErrorClass};
 use super::events::TaskExits;
-use super::handlers::handlers;
+use super::handlers::{handlers, recursive_read_only};
 use super::proto::event_service::events_client::EventsClient;
 use super::proto::image_service_client::ImageServiceClient;
 use super::proto::runtime_service_client::RuntimeServiceClient;
@@ -131,6 +131,12 @@ impl CriClient {
     pub async fn has_strict_groups(&self) -> Result<bool, CriError> {
         let answer = self.ask_status(StatusRequest { verbose: false }).await?;
         Ok(answer.features.is_some_and(|features| features.supplemental_groups_policy))
+    }
+
+    /// Whether a handler can make a mount read-only with all that is mounted below it.
+    pub async fn has_recursive_read_only(&self, handler: &str) -> Result<bool, CriError> {
+        let answer = self.ask_status(StatusRequest { verbose: false }).await?;
+        Ok(recursive_read_only(&answer, handler))
     }
 
     async fn ask_status(&self, request: StatusRequest) -> Result<StatusResponse, CriError> {

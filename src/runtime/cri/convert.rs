@@ -11,7 +11,7 @@ use std::path::Path;
 use k8s_openapi::api::core::v1::{Container, ContainerPort, PodSpec, VolumeMount};
 
 use super::proto::{
-    ContainerConfig, ContainerMetadata, DnsConfig, ImageSpec, KeyValue, LinuxContainerConfig,
+    ContainerConfig, ContainerMetadata, Device, DnsConfig, ImageSpec, KeyValue, LinuxContainerConfig,
     LinuxPodSandboxConfig, Mount, MountPropagation, PodSandboxConfig, PodSandboxMetadata, PortMapping,
     Protocol, Signal,
 };
@@ -95,6 +95,8 @@ pub struct Prepared {
     pub mounts: Vec<Mount>,
     /// What its security depends on besides the manifest.
     pub security: Surroundings,
+    /// Devices, with paths on the node.
+    pub devices: Vec<Device>,
 }
 
 /// A container of a pod.
@@ -115,6 +117,7 @@ pub fn container_config(pod: &Pod, container: &Container, prepared: Prepared) ->
         working_dir: container.working_dir.clone().unwrap_or_default(),
         envs: prepared.env.into_iter().map(|(key, value)| KeyValue { key, value: value.into() }).collect(),
         mounts: prepared.mounts,
+        devices: prepared.devices,
         labels,
         annotations,
         log_path: format!("{name}/{}.log", prepared.attempt),

@@ -32,10 +32,16 @@ pub(super) fn handlers(answer: &StatusResponse) -> Vec<String> {
     names
 }
 
+/// Whether a handler says that it can make mounts read-only with all below them; the default one has no name.
+pub(super) fn recursive_read_only(answer: &StatusResponse, handler: &str) -> bool {
+    let told = answer.runtime_handlers.iter().find(|told| told.name == handler);
+    told.and_then(|told| told.features.as_ref()).is_some_and(|features| features.recursive_read_only_mounts)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::cri::proto::RuntimeHandler;
+    use crate::runtime::cri::proto::{RuntimeHandler, RuntimeHandlerFeatures};
 
     #[test]
     fn from_either_kind_of_answer() {
@@ -54,5 +60,19 @@ mod tests {
         for other in [None, Some("{}"), Some("not JSON")] {
             assert_eq!(told(&[], other), Vec::<String>::new(), "{other:?}");
         }
+    }
+    #[test]
+    fn features_of_a_handler() {
+        let handler = |name: &str, recursive_read_only_mounts| RuntimeHandler {
+            name: name.into(),
+            features: Some(RuntimeHandlerFeatures { recursive_read_only_mounts, ..Default::default() }),
+        };
+        let answer = StatusResponse {
+            runtime_handlers: vec![handler("", true), handler("kata", false)],
+            ..Default::default()
+        };
+        assert!(recursive_read_only(&answer, ""));
+        assert!(!recursive_read_only(&answer, "kata") && !recursive_read_only(&answer, "none"));
+        assert!(!recursive_read_only(&StatusResponse::default(), ""));
     }
 }

@@ -81,12 +81,12 @@ fn our_sandbox(pod: &Pod) -> Value {
 
 fn our_container(pod: &Pod, name: &str, attempt: u32, crashes: u32) -> Value {
     let container = pod.spec.containers.iter().find(|c| c.name == name).unwrap();
-    let env = env::container_env(container, |_| None).unwrap();
+    let env = env::container_env(container, |_| None, |_| unreachable!()).unwrap();
     let expand = |words: &Option<Vec<String>>| {
         let words = words.iter().flatten();
         words.map(|word| env::expand(word, |name| env::value_of(&env, name))).collect()
     };
-    let volumes = plan_mounts(pod, container, &dirs()).unwrap();
+    let volumes = plan_mounts(pod, container, &env, &dirs()).unwrap();
     let prepared = Prepared {
         // busybox runs as root, and says so.
         security: Surroundings { image_user: Some(ImageUser::Id(0)), ..Default::default() },
@@ -103,6 +103,7 @@ fn our_container(pod: &Pod, name: &str, attempt: u32, crashes: u32) -> Value {
             container_mounts(container, &volumes, dirs().etc_hosts(&pod.uid), &words).0
         },
         env,
+        devices: Vec::new(),
     };
     let mut config = container_config(pod, container, prepared);
     add_container_resources(&mut config, pod, container, &resources::recording_node());
