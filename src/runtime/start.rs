@@ -62,6 +62,7 @@ impl StartError {
         Self::refused(reason, error.message)
     }
 
+    /// A refusal with kubelet's reason for it, tried again as steps are.
     pub(super) fn refused(reason: &str, message: String) -> Self {
         Self::Refused { backoff: Backoff::STEP, waiting: Waiting { reason: reason.into(), message } }
     }
