@@ -61,6 +61,11 @@ impl Amount {
         self.nanos % NANO == 0
     }
 
+    /// The amount without its fraction.
+    pub(crate) fn whole(self) -> i64 {
+        i64::try_from(self.nanos / NANO).unwrap_or(i64::MAX)
+    }
+
     /// The same amount, rounded up to thousandths, as resources are.
     pub(crate) fn rounded_to_milli(self) -> Self {
         let milli = NANO / 1000;
