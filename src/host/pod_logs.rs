@@ -74,6 +74,11 @@ impl LogDir {
         Ok(names.into_iter().filter_map(file).collect())
     }
 
+    /// Whether its file system has no space left.
+    pub(crate) fn is_on_full_disk(&self) -> bool {
+        fs::fstatvfs(&self.dir).is_ok_and(|disk| disk.f_blocks > 0 && disk.f_bavail == 0)
+    }
+
     /// Removes a file; one that is gone is removed.
     pub(crate) fn remove(&self, name: &str) -> Result<(), FileError> {
         match fs::unlinkat(&self.dir, name, AtFlags::empty()) {

@@ -250,6 +250,15 @@ fn stamp(name: &str) -> Option<DateTime> {
     DateTime::strptime(STAMP, suffix.strip_suffix(COMPRESSED).unwrap_or(suffix)).ok()
 }
 
+/// What makes way for new lines where the disk is full: the oldest part of all, with the place of its container.
+pub(crate) fn plan_full(pod: &[ContainerLogs]) -> Option<(usize, Step)> {
+    let oldest =
+        pod.iter().enumerate().filter_map(|(place, logs)| Some((place, select_oldest(&logs.files)?)));
+    let stamp = |file: &LogFile| file.name.split_once(".log.").map(|(_, stamp)| stamp.to_owned());
+    let (place, file) = oldest.min_by_key(|(_, file)| stamp(file))?;
+    Some((place, Step::Remove(file.name.clone())))
+}
+
 /// What must go for a pod's logs to take no more than `cap` bytes, each with the place of its container in the list: the
 /// oldest parts that were rotated; then the logs of dead containers but the newest of each; then all but the end of those.
 pub(crate) fn plan_cap(pod: &[ContainerLogs], cap: u64, policy: &Policy) -> Vec<(usize, Step)> {

@@ -208,3 +208,13 @@ fn the_oldest_of_all_attempts() {
     assert_eq!(select_oldest(&files("0.log")), None);
     assert_eq!(current_of("2.log.20260101-000000.gz").as_deref(), Some("2.log"));
 }
+
+#[test]
+fn what_makes_way_on_a_full_disk() {
+    let pod = [
+        logs("r3", "3.log=90 3.log.20260103-000000=40"),
+        logs("r0", "0.log=80 0.log.20260104-000000 0.log.20260102-000000.gz"),
+    ];
+    assert_eq!(plan_full(&pod), Some((1, Step::Remove("0.log.20260102-000000.gz".into()))));
+    assert_eq!(plan_full(&[logs("d0", "0.log=1000")]), None, "only what was rotated");
+}

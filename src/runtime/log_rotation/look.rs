@@ -11,7 +11,7 @@ use crate::host::FileError;
 use crate::host::log_watch::{LogWatch, WatchId};
 use crate::host::pod_logs::{LogDir, is_full, open_pod_logs};
 use crate::plan::log_rotation::{
-    ContainerLogs, Life, Policy, Step, current_name, plan_cap, plan_rotation, select_oldest,
+    ContainerLogs, Life, Policy, Step, current_name, plan_cap, plan_full, plan_rotation, select_oldest,
 };
 use crate::pod::{ContainerId, PodName, PodUid, keys};
 use crate::runtime::cri::CriError;
@@ -26,6 +26,9 @@ pub(super) struct Attempt {
     id: ContainerId,
     life: Life,
 }
+
+/// A container's directory of logs, and what is in it.
+type Listed = (Arc<LogDir>, ContainerLogs);
 
 /// What a look needs.
 pub(super) struct Look {
@@ -98,6 +101,9 @@ impl Look {
         let mut failed = None;
         let mut has_new_logs = false;
         let mut pod = self.list(attempts).await?;
+        if self.make_way(&pod, attempts).await? {
+            pod = self.list(attempts).await?;
+        }
         for (dir, logs) in &pod {
             for (attempt, life) in &logs.attempts {
                 let name = current_name(*attempt);
@@ -127,7 +133,23 @@ impl Look {
         failed.map_or(Ok(()), Err)
     }
 
-    async fn list(&self, attempts: &[Attempt]) -> Result<Vec<(Arc<LogDir>, ContainerLogs)>, FileError> {
+    /// Where the disk is full, removes a part before anything is written: a log below its limit cannot grow to it there. Says
+    /// whether it did.
+    async fn make_way(&self, pod: &[Listed], attempts: &[Attempt]) -> Result<bool, StepError> {
+        let Some((dir, _)) = pod.first() else { return Ok(false) };
+        let dir = dir.clone();
+        if !smol::unblock(move || dir.is_on_full_disk()).await {
+            return Ok(false);
+        }
+        let logs: Vec<_> = pod.iter().map(|(_, logs)| logs.clone()).collect();
+        let Some((place, step)) = plan_full(&logs) else { return Ok(false) };
+        let Some((dir, _)) = pod.get(place) else { return Ok(false) };
+        warn!(pod = %self.name, container = dir.container, ?step, "no space for logs; removing the oldest part");
+        self.apply(dir, step, attempts).await?;
+        Ok(true)
+    }
+
+    async fn list(&self, attempts: &[Attempt]) -> Result<Vec<Listed>, FileError> {
         let path = self.runtime.node.dirs.logs(&self.name, &self.uid);
         let listed = smol::unblock(move || -> Result<Vec<_>, FileError> {
             let dirs = open_pod_logs(&path)?.into_iter();
