@@ -1,6 +1,6 @@
 //! Logs of containers: rotated at their size, compressed, limited per pod, also over kills of the agent and on a full disk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::os::unix::fs::symlink;
@@ -64,25 +64,37 @@ fn link(rig: &Rig) -> PathBuf {
 
 #[test]
 fn every_line_is_there_once_though_the_agent_is_killed_again_and_again() {
-    const BATCHES: usize = 40;
     const BATCH: usize = 2000;
     let rig = Rig::new();
     rig.write_config(
-        "containerLogMaxSize: 256Ki\ncontainerLogMaxFiles: 100\ncontainerLogMonitorInterval: 3s\n",
+        "containerLogMaxSize: 256Ki\ncontainerLogMaxFiles: 200\ncontainerLogMonitorInterval: 3s\n",
     );
+    let shared = rig.dir().join("shared");
+    fs::create_dir(&shared).expect("create a directory to share");
     let script = format!(
-        "i=0; while [ $i -lt {BATCHES} ]; do {}; i=$((i+1)); sleep 0.7; done; sleep 1000",
+        "i=0; until [ -e /shared/stop ]; do {}; i=$((i+1)); sleep 0.7; done\n\
+         echo $i > /shared/new; mv /shared/new /shared/batches; sleep 1000",
         numbered(&format!("$((i*{BATCH}+1))"), &format!("$((i*{BATCH}+{BATCH}))"))
     );
-    rig.write_manifest("writer.yaml", &manifest::script("writer", &script));
+    let volumes = format!("volumes: [{{name: s, hostPath: {{path: {}}}}}]", shared.display());
+    let text = manifest::pod("writer", &volumes, &script);
+    let text =
+        text.replace("    command:", "    volumeMounts: [{name: s, mountPath: /shared}]\n    command:");
+    rig.write_manifest("writer.yaml", &text);
     let mut agent = rig.start_agent(&[]);
     let writer = rig.wait_running("writer-node1", "main");
     let dir = log_dir(&rig, "writer-node1");
-    let rotated = || files(&dir).into_iter().filter(|(name, _)| is_rotated(name)).count();
-    // A kill as soon as the next part appears: in the middle of what follows.
-    for kill in 0..6 {
-        let before = rotated();
-        assert!(wait_until(LONG, || rotated() > before), "no rotation after {before}\n{}", rig.report());
+    // A part has one name or two, while it is compressed.
+    let parts = || -> BTreeSet<String> {
+        let names = files(&dir).into_iter().map(|(name, _)| name).filter(|name| is_rotated(name));
+        names.map(|name| name.trim_end_matches(".tmp").trim_end_matches(".gz").to_owned()).collect()
+    };
+    let any = || files(&dir).into_iter().map(|(name, _)| name).filter(|name| is_rotated(name)).count();
+    // A kill as soon as a part appears, or is being compressed: in the middle of what follows.
+    for kill in 0..8 {
+        let (before, names) = (parts(), any());
+        let goes_on = || if kill % 2 == 0 { parts() != before } else { any() != names };
+        assert!(wait_until(LONG, goes_on), "no rotation after {before:?}\n{}", rig.report());
         agent.kill9();
         if kill == 2 {
             // What an agent leaves that is killed between its steps.
@@ -94,7 +106,11 @@ fn every_line_is_there_once_though_the_agent_is_killed_again_and_again() {
         }
         agent = rig.start_agent(&[]);
     }
-    let last = format!("number{:057}", BATCHES * BATCH);
+    fs::write(shared.join("stop"), "").expect("let the writer stop");
+    rig.wait("the writer to stop", || shared.join("batches").exists());
+    let batches = fs::read_to_string(shared.join("batches")).expect("the number of batches");
+    let count = batches.trim().parse::<usize>().expect("a number") * BATCH;
+    let last = format!("number{count:057}");
     let is_whole = || {
         let names: Vec<_> = files(&dir).into_iter().map(|(name, _)| name).collect();
         names.contains(&"0.log".to_owned())
@@ -103,7 +119,7 @@ fn every_line_is_there_once_though_the_agent_is_killed_again_and_again() {
             && lines(&dir).contains(&last)
     };
     assert!(wait_until(LONG, is_whole), "{:?}\n{}", files(&dir), rig.report());
-    let expected: Vec<_> = (1..=BATCHES * BATCH).map(|number| format!("number{number:057}")).collect();
+    let expected: Vec<_> = (1..=count).map(|number| format!("number{number:057}")).collect();
     let found = lines(&dir);
     let wrong = found.iter().zip(&expected).position(|(found, expected)| found != expected);
     assert_eq!(

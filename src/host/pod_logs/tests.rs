@@ -1,3 +1,5 @@
+//! On real files: what stays, what goes, and what is never touched.
+
 use std::fs;
 use std::io::Read as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};

@@ -1,3 +1,5 @@
+//! Tables: files and attempts on one side, steps on the other.
+
 use super::*;
 
 const POLICY: Policy = Policy { max_size: 100, max_files: 4, workers: 1, interval: Duration::from_secs(10) };
