@@ -55,8 +55,11 @@ pub(crate) async fn run_log_rotation(
     let mut changes = view.watch();
     let mut wait = FIRST;
     loop {
-        if !rotation.is_due() {
+        // Most changes of the view start and end no container: they begin no wait.
+        while !rotation.is_due() {
             future::or(changes.changed(), rotation.written()).await;
+            rotation.follow(&view.load());
+            rotation.mark_written();
         }
         handles.clock.sleep(wait).await;
         // What has changed until now is in the view, and needs no other look.
