@@ -23,6 +23,7 @@ use crate::http::{Client, spawn_tokio_thread};
 use crate::runtime::Runtime;
 use crate::runtime::cri::CriError;
 use crate::runtime::gc::run_housekeeping;
+use crate::runtime::log_rotation::run_log_rotation;
 use crate::runtime::pleg::run_pleg;
 use crate::status::Telemetry;
 use crate::status::events::Recorder;
@@ -96,6 +97,9 @@ pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
         config.sync_frequency,
     ));
     handles.spawn(run_housekeeping(runtime.clone(), view.clone(), handles.clock.clone()));
+    if let Some(policy) = config.log_rotation {
+        handles.spawn(run_log_rotation(runtime.clone(), policy, view.clone(), handles.clone()));
+    }
     handles.spawn(prober.clone().run());
     health::spawn_ports(config, &handles, &view, &prober);
     let notifier = health::notifier();

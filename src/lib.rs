@@ -34,6 +34,7 @@
 //! | runtime watch | `runtime::pleg` | containerd's event stream and a timer | the sync loop |
 //! | probes | `worker::prober` | a timer, and workers who say which there are | the sync loop, when a verdict changes |
 //! | housekeeping | `runtime::gc` | a timer; reads the published view and the runtime | nobody |
+//! | log rotation | `runtime::log_rotation` | first writes to logs, changes of the published view, and a timer after either | nobody |
 //! | watchdog, status line | `agent::health` | a timer; changes of the published view | systemd |
 //!
 //! A worker's jobs (hooks, pulls, containers that are being ended) are tasks too: they end with it, and it reacts to a newer
@@ -92,6 +93,7 @@
 //! | What does the URL's answer mean, and when is it asked again? | `source::http::reading` (an error, or contents), `source::http::judge` (which pods), `source::http::pace` |
 //! | Who may run beside us? | `host::lock`: nobody on the same root directory or runtime |
 //! | Does a newer desired state interrupt a worker? | `worker::mailbox`; while the runtime is slow: `unless_changed` in `worker::start` |
+//! | Which log is rotated, compressed or removed? | `plan::log_rotation` |
 //! | What is known of a pod? | `pod::state`, computed by `status::pod_state` |
 //! | What is served of a pod? | `status::pod_status` |
 //! | What do requests and limits become? | `pod::resources`; where: `pod::cgroup_name`, made by `host::cgroup` |
@@ -132,6 +134,7 @@
 //! | `volumeManager` | `host::volume`, `host::resource` |
 //! | `imageManager`, `imagePuller` | `runtime::image`, run as a job of the worker; what failed is in `plan::PullFailure` |
 //! | `credentialprovider`, its plugins | `pod::image`, `runtime::image` |
+//! | `ContainerLogManager` | `plan::log_rotation`, `runtime::log_rotation` |
 //! | `flowcontrol.Backoff` | `time::backoff`; the count is an annotation of the container, and outlives the agent |
 //! | `HandlePodCleanups` | workers end their own pods; `runtime::gc` removes what a killed agent left on the node |
 //!

@@ -12,6 +12,7 @@ mod deadline;
 mod ending;
 mod gate;
 mod init;
+pub(crate) mod log_rotation;
 mod needs;
 pub(crate) mod order;
 mod pull;

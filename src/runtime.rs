@@ -9,6 +9,7 @@ pub(crate) mod gc;
 pub(crate) mod handlers;
 mod image;
 mod limiter;
+pub(crate) mod log_rotation;
 mod observe;
 pub(crate) mod pleg;
 mod pod_runtime;

@@ -20,9 +20,11 @@ use super::node_name::{is_usable, node_name};
 use super::validate::find_problems;
 use crate::http::tls::{Identity, Roots};
 use crate::http::{PlainText, Tls, Url};
+use crate::plan::log_rotation::Policy;
 use crate::pod::cgroup_name::{CgroupDriver, CgroupRoot};
 use crate::pod::dns::MAX_NAME_SERVERS;
 use crate::pod::image::provider::Provider;
+use crate::pod::quantity::Amount;
 use crate::pod::validate::names::not_subdomain;
 use crate::runtime::cri::Endpoint;
 use crate::time::duration::parse_duration;
@@ -58,6 +60,8 @@ pub(crate) struct Config {
     pub root_dir: PathBuf,
     /// Where the containers' logs live.
     pub pod_logs_dir: PathBuf,
+    /// When the containers' logs are rotated, and how much of them is kept; `None` if a negative size switched it off.
+    pub log_rotation: Option<Policy>,
     /// The node's addresses, at most one per family; `0.0.0.0` and `::` only prefer a family. Empty: find out.
     pub node_ips: Vec<IpAddr>,
     /// The health endpoint's address.
@@ -193,6 +197,7 @@ impl Config {
                 .unwrap_or(Duration::from_secs(120)),
             root_dir,
             pod_logs_dir: PathBuf::from(settings.text("podLogsDir").unwrap_or("/var/log/pods")),
+            log_rotation: settings.log_rotation(),
             node_ips,
             healthz_bind_address: settings
                 .bind_address("healthzBindAddress")
@@ -295,6 +300,16 @@ impl<'a> Settings<'a> {
     /// A duration longer than zero.
     fn period(&self, field: &str) -> Option<Duration> {
         positive_duration(self.text(field)?)
+    }
+
+    fn log_rotation(&self) -> Option<Policy> {
+        let size = self.text("containerLogMaxSize").and_then(|text| Amount::parse(text).ok());
+        Some(Policy {
+            max_size: u64::try_from(size.map_or(10 << 20, Amount::value)).ok()?,
+            max_files: self.int("containerLogMaxFiles").unwrap_or(5),
+            workers: self.int("containerLogMaxWorkers").unwrap_or(1),
+            interval: self.period("containerLogMonitorInterval").unwrap_or(Duration::from_secs(10)),
+        })
     }
 
     fn bind_address(&self, field: &str) -> Option<IpAddr> {

@@ -85,9 +85,7 @@ impl Amount {
         let up = i128::from(self.nanos > 0 && self.nanos % milli != 0);
         Self { nanos: (self.nanos / milli + up) * milli, ..self }
     }
-}
 
-impl Amount {
     /// So many whole ones.
     pub(crate) fn whole(number: u64) -> Self {
         Self { nanos: (i128::from(number) * NANO).min(MAX_NANOS), notation: Notation::Decimal }

@@ -26,6 +26,7 @@ mod examples;
 mod full_disk;
 mod hooks;
 mod images;
+mod logs;
 mod long_names;
 mod lookup;
 mod manifest;

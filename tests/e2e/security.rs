@@ -133,7 +133,6 @@ fn what_cannot_be_held_to_what_it_asks_for_does_not_run() {
     rig.write_manifest("root.yaml", &pod("root", "securityContext: {runAsNonRoot: true}", "", ""));
     let refused = [
         ("users", "hostUsers: false", "spec.hostUsers"),
-        ("group", "securityContext: {fsGroup: 1}", "spec.securityContext.fsGroup"),
         (
             "net",
             "hostNetwork: true\nsecurityContext: {sysctls: [{name: net.ipv4.tcp_syncookies, value: '1'}]}",

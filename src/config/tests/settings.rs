@@ -8,6 +8,7 @@ use crate::config::Config;
 use crate::config::resolve::CgroupSettings;
 use crate::http::tls::Roots;
 use crate::http::{PlainText, Tls};
+use crate::plan::log_rotation::Policy;
 use crate::pod::cgroup_name::{CgroupDriver, CgroupRoot};
 
 #[test]
@@ -31,6 +32,12 @@ fn defaults_are_those_of_kubelet() {
             runtime_request_timeout: seconds(120),
             root_dir: "/var/lib/kubelet".into(),
             pod_logs_dir: "/var/log/pods".into(),
+            log_rotation: Some(Policy {
+                max_size: 10 << 20,
+                max_files: 5,
+                workers: 1,
+                interval: seconds(10),
+            }),
             node_ips: vec![],
             healthz_bind_address: "127.0.0.1".parse().unwrap(),
             healthz_port: Some(10248),
@@ -188,4 +195,17 @@ fn addresses_that_kubelet_takes() {
             "clusterDNS (--cluster-dns): pods get the first 3 of 4 servers, resolvers use no more"
         ]
     );
+}
+
+#[test]
+fn a_negative_size_switches_rotation_off() {
+    let size = |text: &str| {
+        let config = resolve(&format!("containerLogMaxSize: {text}"), &[]);
+        config.log_rotation.map(|policy| policy.max_size)
+    };
+    for (text, bytes) in
+        [("''", Some(10 << 20)), ("1k", Some(1000)), ("64Ki", Some(65536)), ("'0'", Some(0)), ("'-1'", None)]
+    {
+        assert_eq!(size(text), bytes, "{text}");
+    }
 }

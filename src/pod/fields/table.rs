@@ -120,8 +120,6 @@ pub(super) const REFUSED: &[&str] = &[
     "spec.resourceClaims",
     "spec.serviceAccount",
     "spec.serviceAccountName",
-    "spec.securityContext.fsGroup",
-    "spec.securityContext.fsGroupChangePolicy",
 ];
 
 /// Fields for a scheduler or an API server.

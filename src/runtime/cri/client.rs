@@ -30,8 +30,8 @@ use super::proto::{
     Container, ContainerConfig, ContainerFilter, ContainerStatus, ContainerStatusRequest,
     CreateContainerRequest, ExecSyncRequest, ExecSyncResponse, ListContainersRequest, ListPodSandboxRequest,
     PodSandbox, PodSandboxConfig, PodSandboxFilter, PodSandboxStatus, PodSandboxStatusRequest,
-    RemoveContainerRequest, RemovePodSandboxRequest, RunPodSandboxRequest, StartContainerRequest,
-    StatusRequest, StatusResponse, StopContainerRequest, StopPodSandboxRequest,
+    RemoveContainerRequest, RemovePodSandboxRequest, ReopenContainerLogRequest, RunPodSandboxRequest,
+    StartContainerRequest, StatusRequest, StatusResponse, StopContainerRequest, StopPodSandboxRequest,
 };
 use crate::pod::id::{ContainerId, SandboxId};
 
@@ -285,6 +285,16 @@ impl CriClient {
             gone_is_done(client.remove_container(r).await)
         })
         .await
+    }
+
+    /// Has the runtime open a running container's log anew, by its path.
+    pub async fn reopen_container_log(&self, id: &ContainerId) -> Result<(), CriError> {
+        let mut client = self.runtime.clone();
+        let op = op("ReopenContainerLog", "reopen_container_log");
+        let request = ReopenContainerLogRequest { container_id: id.0.clone() };
+        let reopen = |r| async move { client.reopen_container_log(r).await };
+        self.call(op, self.timeouts.request, request, reopen).await?;
+        Ok(())
     }
 
     /// Runs a command in a container; the runtime ends it after `limit`.

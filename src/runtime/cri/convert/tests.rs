@@ -190,7 +190,6 @@ fn as_kubelet_sends_it_but_for_what_we_mean() {
     for (manifest, name, containers) in rows {
         let pod = match manifest {
             "sidecar.yaml" => decoded(&without_what_is_refused(fixture(manifest))),
-            "guaranteed.yaml" => with_fs_group(fixture(manifest)),
             _ => decoded(fixture(manifest)),
         };
         let uid = pod.uid.as_str();
@@ -206,13 +205,6 @@ fn as_kubelet_sends_it_but_for_what_we_mean() {
     }
     let stale: Vec<_> = INTENDED.iter().filter(|(path, _)| !met.contains(path)).collect();
     assert!(stale.is_empty(), "no pod shows these differences any more: {stale:?}");
-}
-
-/// fsGroup is refused so far, as nobody gives it the volumes; how it is sent is known.
-fn with_fs_group(manifest: &str) -> Pod {
-    let mut pod = decoded(&manifest.replace("fsGroup: 3000, ", ""));
-    pod.spec.security_context.as_mut().unwrap().fs_group = Some(3000);
-    pod
 }
 
 /// Init containers and the downward API volume are refused so far; a sandbox does not depend on them.
