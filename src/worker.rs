@@ -325,11 +325,15 @@ impl Worker {
             (Step::StopSandbox(id), _) => self.stop_sandbox(id).await,
             (Step::RemoveContainer(container), _) => runtime.remove_container(&self.name, container).await,
             (Step::RemoveInstance(uid), Want::Run(pod)) if pod.uid != *uid => {
-                // A mount that refuses to go holds up no successor: housekeeping tries again.
-                if let Err(error) = self.release_instance(uid).await {
-                    warn!(pod = %self.name, %uid, error = chain(&error), "cannot clean up; trying again later");
+                // No other step depends on what is left on the node: a mount that refuses to go holds up no successor, and
+                // housekeeping tries again.
+                match self.release_instance(uid).await {
+                    Err(StepError::Resource(error)) => {
+                        warn!(pod = %self.name, %uid, error = chain(&error), "cannot clean up; trying again later");
+                        Ok(())
+                    }
+                    released => released,
                 }
-                Ok(())
             }
             (Step::RemoveInstance(uid), _) => self.release_instance(uid).await,
             (Step::RemoveSandbox(id), _) => runtime.remove_sandbox(id).await,

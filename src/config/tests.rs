@@ -106,7 +106,7 @@ fn every_mirror_of_an_honoured_field_changes_the_config() {
         let Target::Field(path) = flag.target else { continue };
         let value = match path {
             "staticPodURLHeader" => "a:b",
-            _ => other_value(path).trim_matches(['[', ']']),
+            _ => other_value(path).trim_matches(['[', ']', '\'']),
         };
         let body = if path == "cgroupsPerQOS" { "enforceNodeAllocatable: []" } else { "" };
         let mut config = resolve(body, &[&format!("--{}={value}", flag.name)]);

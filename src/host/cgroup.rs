@@ -42,7 +42,7 @@ const BUSY_PAUSE: Duration = Duration::from_millis(10);
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CgroupError {
     /// Nobody applies it with this driver.
-    #[error("limits of spec.resources cannot be applied with the cgroup driver systemd yet")]
+    #[error("limits of spec.resources need the cgroup driver cgroupfs and cgroupsPerQOS: true, so far")]
     Driver,
     /// The controller is not there.
     #[error("the node has no cgroup controller {0} mounted")]

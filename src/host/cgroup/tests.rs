@@ -172,7 +172,7 @@ fn a_pod_is_refused_only_for_limits_of_its_own() {
     systemd.prepare(&instance(UID, limited())).unwrap();
     systemd.prepare(&of_pod(json!({}))).unwrap();
     let error = systemd.prepare(&of_pod(json!({"memory": "1Gi"}))).unwrap_err();
-    assert!(error.to_string().contains("cgroup driver systemd"), "{error}");
+    assert!(error.to_string().contains("cgroup driver cgroupfs"), "{error}");
     assert_eq!(files(root.path()), BTreeMap::new());
 
     let mut none = resource(root.path(), false);
