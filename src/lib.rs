@@ -96,6 +96,7 @@
 //! | Which log is rotated, compressed or removed? | `plan::log_rotation` |
 //! | What is known of a pod? | `pod::state`, computed by `status::pod_state` |
 //! | What is served of a pod? | `status::pod_status` |
+//! | Which rights has a container? | `pod::security`, sent by `runtime::cri::convert`; what the node lacks: `runtime::security` |
 //! | What do requests and limits become? | `pod::resources`; where: `pod::cgroup_name`, made by `host::cgroup` |
 //!
 //! # Seams: where the next parts go
