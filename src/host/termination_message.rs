@@ -34,17 +34,24 @@ pub(crate) fn make_file(path: &Path) -> Result<(), FileError> {
 /// Whether the file is there, as it would be made anew. What an earlier container wrote is taken out of it; what was made into
 /// something else, or is known by a second name, is left to be replaced.
 fn empty(path: &Path) -> io::Result<bool> {
+    let found = fs::symlink_metadata(path)?;
+    if found.len() == 0 || !is_as_made(&found) {
+        return Ok(is_as_made(&found));
+    }
     let file = open(path, OpenOptions::new().write(true))?;
-    let found = file.metadata()?;
-    let as_new = found.is_file()
+    let opened = is_as_made(&file.metadata()?);
+    if opened {
+        file.set_len(0)?;
+    }
+    Ok(opened)
+}
+
+fn is_as_made(found: &fs::Metadata) -> bool {
+    found.is_file()
         && found.nlink() == 1
         && found.permissions().mode() & 0o7777 == MODE
         && found.uid() == rustix::process::geteuid().as_raw()
-        && found.gid() == rustix::process::getegid().as_raw();
-    if as_new && found.len() > 0 {
-        file.set_len(0)?;
-    }
-    Ok(as_new)
+        && found.gid() == rustix::process::getegid().as_raw()
 }
 
 /// Opens what may be anything by now: never waits, never follows a link.
