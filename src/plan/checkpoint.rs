@@ -35,7 +35,7 @@ pub(crate) enum Durability {
 #[serde(default)]
 pub(crate) struct Checkpoint {
     /// The instance that was wanted last; none while the pod is to stop.
-    pub instance: Option<Instance>,
+    pub instance: Option<InstanceRecord>,
     /// Sandboxes that the runtime still holds, and whose end was begun.
     #[serde(rename = "ended", skip_serializing_if = "BTreeSet::is_empty")]
     pub terminating_sandboxes: BTreeSet<SandboxId>,
@@ -47,8 +47,8 @@ pub(crate) struct Checkpoint {
 
 /// One instance of the name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "old_form::Instance")]
-pub(crate) struct Instance {
+#[serde(try_from = "old_form::OldInstance")]
+pub(crate) struct InstanceRecord {
     /// Its UID.
     pub uid: PodUid,
     /// The hash of its manifest.
@@ -104,7 +104,7 @@ impl Remembered {
     }
 }
 
-impl Instance {
+impl InstanceRecord {
     /// The instance that a pod asks for.
     pub(crate) fn is(&self, pod: &Pod) -> bool {
         self.uid == pod.uid && self.hash == pod.hash
@@ -113,7 +113,7 @@ impl Instance {
 
 impl Checkpoint {
     /// What is remembered of the instance that a pod asks for.
-    pub(crate) fn of(&self, pod: &Pod) -> Option<&Instance> {
+    pub(crate) fn of(&self, pod: &Pod) -> Option<&InstanceRecord> {
         self.instance.as_ref().filter(|instance| instance.is(pod))
     }
 
@@ -152,7 +152,8 @@ impl Checkpoint {
         let began = self.of(pod).and_then(|instance| instance.began);
         let (uid, hash) = (pod.uid.clone(), pod.hash.clone());
         let host_ports = pod.host_ports();
-        self.instance = Some(Instance { uid, hash, source: pod.source, life, state, began, host_ports });
+        self.instance =
+            Some(InstanceRecord { uid, hash, source: pod.source, life, state, began, host_ports });
     }
 
     /// When an instance began: with its first sandbox, though that may be gone. What is being ended is no part of it.

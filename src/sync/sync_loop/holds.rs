@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Command, SyncLoop};
 use crate::plan::Want;
-use crate::plan::checkpoint::Instance;
+use crate::plan::checkpoint::InstanceRecord;
 use crate::pod::{ConfigHash, Pod, PodName, PodUid};
 use crate::sync::mux::claims::{Claim, claims, claims_of};
 
@@ -21,7 +21,7 @@ impl Holds {
     }
 
     /// An instance of an earlier agent may be left.
-    pub(super) fn add_left(&mut self, instance: &Instance) {
+    pub(super) fn add_left(&mut self, instance: &InstanceRecord) {
         let key = (instance.uid.clone(), instance.hash.clone());
         let held = || claims_of(&instance.uid, instance.host_ports.iter().cloned());
         self.0.entry(key).or_insert_with(held);
