@@ -77,7 +77,7 @@
 //! | `plan` | what to do next for a pod; start order; what is remembered of a pod |
 //! | `probe` | which probes there are, when each is due, what results mean |
 //! | `pod` | ids, decoding, defaults, validation, hashes, environment, images, what was observed |
-//! | `text`, `time` | YAML, URLs, quoting; the clock, durations, back-off |
+//! | `text`, `time` | YAML, URLs, quoting; the clock, durations, back-off, limits on waits |
 //!
 //! # Where things are decided
 //!
@@ -85,6 +85,7 @@
 //! |---|---|
 //! | Which manifest is read, and is it valid? | `source::dir`, `source::http`; `pod::decode`, `pod::validate` |
 //! | What is a pod's identity? | `pod::identity`: a versioned hash of the manifest as written, its path and the node name |
+//! | Which of two manifests of one source has a name or UID? | `source::claims` |
 //! | Which pods should run, when sources disagree? | `sync::mux`; what only one pod can have: `sync::mux::claims` |
 //! | Who starts after whom? | `plan::order` |
 //! | What may not be started, since its key was replaced? | `source::unvouched`; obeyed in `plan::starts` |
