@@ -35,6 +35,7 @@ use mounts::Hierarchies;
 use tree::{below, children, name_of, note_shares, pass_controllers_on, remove_cgroup, shares_of};
 use values::{Value, for_systemd, pod_values, slice_properties, slice_values};
 
+const DRIVERS: [CgroupDriver; 2] = [CgroupDriver::Cgroupfs, CgroupDriver::Systemd];
 const CLASSES: [QosClass; 3] = [QosClass::Guaranteed, QosClass::Burstable, QosClass::BestEffort];
 
 /// A limit of a whole pod that cannot be applied.
@@ -110,11 +111,6 @@ impl Cgroups {
         self.driver.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or(CgroupDriver::Cgroupfs)
     }
 
-    /// A connection to systemd, if it makes the cgroups.
-    fn systemd(&self, driver: CgroupDriver) -> Result<Option<Systemd>, SystemdError> {
-        (driver == CgroupDriver::Systemd).then(Systemd::connect).transpose()
-    }
-
     /// What the runtime is told as the parent of a pod's cgroups; empty if it has none.
     pub(crate) fn parent(&self, pod: &Pod, driver: CgroupDriver) -> String {
         if !self.per_qos {
@@ -125,7 +121,7 @@ impl Cgroups {
 
     fn prepare(&self, pod: &Pod) -> Result<(), CgroupError> {
         let driver = self.driver();
-        let mut systemd = self.systemd(driver)?;
+        let mut systemd = systemd_of(driver)?;
         let class = qos_class(&pod.spec);
         let figures = pod_figures(&pod.spec, &self.node);
         self.enforce(driver, &mut systemd)?;
@@ -246,22 +242,24 @@ impl Cgroups {
         }
     }
 
-    /// Gives the burstable pods together what they were given each.
+    /// Gives the burstable pods together what they were given each, with either driver: the first pod to go may have been
+    /// made with another than is used now.
     fn balance(&self) {
         let _one_at_a_time = self.balance.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(point) = self.hierarchies.point_of("cpu") else { return };
-        let driver = self.driver();
-        let class = self.root.class(QosClass::Burstable, driver);
-        let dir = below(point, &class);
-        if !dir.is_dir() {
-            return;
+        for driver in DRIVERS {
+            let class = self.root.class(QosClass::Burstable, driver);
+            let dir = below(point, &class);
+            if !dir.is_dir() {
+                continue;
+            }
+            let pods = children(&dir).into_iter().filter(|dir| name_of(dir).and_then(uid_of).is_some());
+            let sum: i64 = pods.filter_map(|dir| shares_of(&dir, self.node.unified)).sum();
+            let figures = PodFigures { cpu_shares: Some(sum.clamp(2, 262_144)), ..PodFigures::default() };
+            // A class with another share than it should have: no pod is the worse for it.
+            let systemd = systemd_of(driver).map_err(CgroupError::from);
+            let _ = systemd.and_then(|mut systemd| self.apply(&mut systemd, &class, &figures));
         }
-        let pods = children(&dir).into_iter().filter(|dir| name_of(dir).and_then(uid_of).is_some());
-        let sum: i64 = pods.filter_map(|dir| shares_of(&dir, self.node.unified)).sum();
-        let figures = PodFigures { cpu_shares: Some(sum.clamp(2, 262_144)), ..PodFigures::default() };
-        // A class with another share than it should have: no pod is the worse for it.
-        let systemd = self.systemd(driver);
-        let _ = systemd.map_err(CgroupError::from).and_then(|mut s| self.apply(&mut s, &class, &figures));
     }
 
     /// Where the cgroups of an instance may be, in every hierarchy, with either driver.
@@ -348,8 +346,12 @@ impl Resource for PodCgroups {
     }
 }
 
+/// A connection to systemd, if it makes the cgroups.
+fn systemd_of(driver: CgroupDriver) -> Result<Option<Systemd>, SystemdError> {
+    (driver == CgroupDriver::Systemd).then(Systemd::connect).transpose()
+}
+
 /// Every class with either driver.
 fn kinds() -> impl Iterator<Item = (QosClass, CgroupDriver)> {
-    let drivers = [CgroupDriver::Cgroupfs, CgroupDriver::Systemd];
-    CLASSES.into_iter().flat_map(move |class| drivers.map(|driver| (class, driver)))
+    CLASSES.into_iter().flat_map(|class| DRIVERS.map(|driver| (class, driver)))
 }
