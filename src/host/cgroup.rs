@@ -15,28 +15,35 @@ mod values;
 mod tests;
 
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use tracing::warn;
 
 use super::Dirs;
 use super::files::{FileError, on};
 use super::resource::{Resource, ResourceError};
-use super::systemd::{Systemd, SystemdError};
-use crate::pod::cgroup_name::{CgroupDriver, CgroupRoot, slice_and_parent, uid_of};
+use crate::pod::cgroup_name::{CgroupDriver, CgroupRoot, uid_of};
 use crate::pod::qos::{QosClass, qos_class};
 use crate::pod::resources::{NodeResources, PodFigures, pod_figures};
-use crate::pod::{Pod, PodName, PodUid};
+use crate::pod::{Pod, PodName, PodUid, cgroup_name};
 use crate::text::chain;
 use mounts::Hierarchies;
-use tree::{below, children, name_of, note_shares, pass_controllers_on, remove_cgroup, shares_of};
+use tree::{
+    Systemd, SystemdError, below, children, name_of, note_shares, pass_controllers_on,
+    remove_tree_of_cgroups, shares_of,
+};
 use values::{Value, for_systemd, pod_values, slice_properties, slice_values};
 
 const DRIVERS: [CgroupDriver; 2] = [CgroupDriver::Cgroupfs, CgroupDriver::Systemd];
 const CLASSES: [QosClass; 3] = [QosClass::Guaranteed, QosClass::Burstable, QosClass::BestEffort];
+/// Processes that were killed are in their cgroup until they are reaped.
+const BUSY_TRIES: u32 = 20;
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
 /// A limit of a whole pod that cannot be applied.
 #[derive(Debug, thiserror::Error)]
@@ -189,7 +196,7 @@ impl Cgroups {
         figures: &PodFigures,
     ) -> Result<(), CgroupError> {
         let unified = self.node.unified;
-        let (Some(systemd), Some((unit, parent))) = (systemd, slice_and_parent(path)) else {
+        let (Some(systemd), Some((unit, parent))) = (systemd, cgroup_name::slice_and_parent(path)) else {
             return self.write(path, &pod_values(figures, unified));
         };
         let figures = for_systemd(figures.clone());
@@ -344,6 +351,24 @@ impl Resource for PodCgroups {
         self.0.balance();
         Ok(())
     }
+}
+
+/// Removes a cgroup and those below it, but none with processes in it.
+#[expect(clippy::disallowed_methods, reason = "blocking file work is on a thread of its own")]
+fn remove_cgroup(dir: &Path) -> Result<(), FileError> {
+    if !dir.is_dir() {
+        return Ok(());
+    }
+    for _ in 0..BUSY_TRIES {
+        match remove_tree_of_cgroups(dir) {
+            Err(error) if error.kind() == ErrorKind::ResourceBusy => thread::sleep(BUSY_PAUSE),
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(on("cannot remove", dir)(error));
+            }
+            _ => return Ok(()),
+        }
+    }
+    Err(on("cannot remove", dir)(io::Error::from(ErrorKind::ResourceBusy)))
 }
 
 /// A connection to systemd, if it makes the cgroups.

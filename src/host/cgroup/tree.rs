@@ -3,58 +3,37 @@
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::Duration;
 
-use super::CgroupError;
 use super::values::{missing_controllers, shares_for};
 use crate::host::files::{FileError, on};
-use crate::host::systemd::Systemd;
+pub(super) use crate::host::systemd::{Systemd, SystemdError};
 
 /// The shares of a pod, noted at its cgroup.
 const SHARES: &str = "trusted.rkubelet.cpu-shares";
-/// Processes that were killed are in their cgroup until they are reaped.
-const BUSY_TRIES: u32 = 20;
-const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
-/// Removes a cgroup and those below it, but none with processes in it.
-pub(super) fn remove_cgroup(dir: &Path) -> Result<(), CgroupError> {
-    if !dir.is_dir() {
-        return Ok(());
-    }
+/// Removes a cgroup and those below it; busy if there are processes in one of them. A slice is stopped before.
+pub(super) fn remove_tree_of_cgroups(dir: &Path) -> io::Result<()> {
     if let Some(unit) = name_of(dir).filter(|name| name.ends_with(".slice")) {
         // Stopping a slice would kill what runs in it.
-        retry_while_busy(
-            dir,
-            || if is_populated(dir) { Err(ErrorKind::ResourceBusy.into()) } else { Ok(()) },
-        )?;
+        if is_populated(dir) {
+            return Err(ErrorKind::ResourceBusy.into());
+        }
         // Without systemd a slice is a directory like others.
         if let Ok(mut systemd) = Systemd::connect() {
-            systemd.stop(unit)?;
+            systemd.stop(unit).map_err(io::Error::other)?;
         }
     }
-    Ok(remove_dirs(dir)?)
+    remove_dirs(dir)
 }
 
-fn remove_dirs(dir: &Path) -> Result<(), FileError> {
+fn remove_dirs(dir: &Path) -> io::Result<()> {
     for child in children(dir) {
         remove_dirs(&child)?;
     }
-    retry_while_busy(dir, || match fs::remove_dir(dir) {
+    match fs::remove_dir(dir) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         other => other,
-    })
-}
-
-#[expect(clippy::disallowed_methods, reason = "blocking file work is on a thread of its own")]
-fn retry_while_busy(dir: &Path, attempt: impl Fn() -> io::Result<()>) -> Result<(), FileError> {
-    for _ in 0..BUSY_TRIES {
-        match attempt() {
-            Err(error) if error.kind() == ErrorKind::ResourceBusy => thread::sleep(BUSY_PAUSE),
-            other => return other.map_err(on("cannot remove", dir)),
-        }
     }
-    Err(on("cannot remove", dir)(io::Error::from(ErrorKind::ResourceBusy)))
 }
 
 /// Whether there are processes in a cgroup or below it.
