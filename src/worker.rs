@@ -322,7 +322,13 @@ impl Worker {
                 self.stop_containers(stops, desired.generation);
                 Ok(())
             }
-            (Step::StopSandbox(id), _) => self.stop_sandbox(id).await,
+            (Step::StopSandbox(id), _) => {
+                let stopped = self.stop_sandbox(id).await;
+                if self.note_release(id, observed, &stopped) {
+                    return Err(Next::Again);
+                }
+                stopped
+            }
             (Step::RemoveContainer(container), _) => runtime.remove_container(&self.name, container).await,
             (Step::RemoveInstance(uid), Want::Run(pod)) if pod.uid != *uid => {
                 // No other step depends on what is left on the node: a mount that refuses to go holds up no successor, and
@@ -349,15 +355,6 @@ impl Worker {
             }
         };
         done.map_err(|error| self.retry_later("clean up", &error))
-    }
-
-    async fn release_instance(&mut self, uid: &PodUid) -> Result<(), StepError> {
-        self.context.runtime.release_instance(&self.name, uid).await?;
-        self.uids_on_disk.remove(uid);
-        if let Some(instance) = self.instance.as_mut().filter(|instance| instance.pod.uid == *uid) {
-            instance.prepared = false;
-        }
-        Ok(())
     }
 
     /// Nothing is left in the runtime; nothing shall be left on disk either.
