@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 pub(crate) use self::error::ConfigError;
+pub use self::flags::help::{FlagRow, flag_rows};
 pub(crate) use self::resolve::Config;
 
 use self::files::{hostname, list_drop_ins, list_provider_configs, missing_files, read_text};
