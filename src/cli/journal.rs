@@ -6,7 +6,7 @@ use tracing::Level;
 
 /// A priority of syslog's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Priority {
+pub(super) enum LogPriority {
     /// The agent ends for a fault of its own.
     Critical = 2,
     /// Something failed for good.
@@ -19,7 +19,7 @@ pub(super) enum Priority {
     Debug = 7,
 }
 
-impl Priority {
+impl LogPriority {
     /// The priority of an event.
     pub(super) fn of(level: Level) -> Self {
         match level {
@@ -80,8 +80,8 @@ mod tests {
             (Level::DEBUG, "<7>"),
             (Level::TRACE, "<7>"),
         ] {
-            assert_eq!(Priority::of(level).prefix(), prefix, "{level}");
+            assert_eq!(LogPriority::of(level).prefix(), prefix, "{level}");
         }
-        assert_eq!(Priority::Critical.prefix(), "<2>");
+        assert_eq!(LogPriority::Critical.prefix(), "<2>");
     }
 }

@@ -12,7 +12,7 @@ use tracing_subscriber::fmt::{MakeWriter, layer};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use super::journal::{Priority, stderr_is_journal};
+use super::journal::{LogPriority, stderr_is_journal};
 use crate::text::excerpt::one_line;
 
 /// The most bytes of one line: what events quote is cut before, so only a fault is longer.
@@ -39,7 +39,7 @@ pub(super) fn start_logging(verbosity: u32) {
 }
 
 /// Writes one line to stderr before the log has begun, or past it.
-pub(super) fn write_line(priority: Priority, text: &str) {
+pub(super) fn write_line(priority: LogPriority, text: &str) {
     let mut writer =
         LineWriter { priority: stderr_is_journal().then_some(priority), stderr: io::stderr().lock() };
     // There is nowhere left to report a failure of this.
@@ -59,14 +59,14 @@ impl<'a> MakeWriter<'a> for Lines {
     }
 
     fn make_writer_for(&'a self, event: &Metadata<'_>) -> Self::Writer {
-        let priority = self.journal.then(|| Priority::of(*event.level()));
+        let priority = self.journal.then(|| LogPriority::of(*event.level()));
         LineWriter { priority, stderr: io::stderr() }
     }
 }
 
 /// Writes one event as one line. The formatter gives an event whole, with the line break that ends it.
 struct LineWriter<W> {
-    priority: Option<Priority>,
+    priority: Option<LogPriority>,
     stderr: W,
 }
 
@@ -91,7 +91,7 @@ impl<W: Write> Write for LineWriter<W> {
 mod tests {
     use super::*;
 
-    fn written(priority: Option<Priority>, event: &[u8]) -> String {
+    fn written(priority: Option<LogPriority>, event: &[u8]) -> String {
         let mut stderr = Vec::new();
         LineWriter { priority, stderr: &mut stderr }.write_all(event).unwrap();
         String::from_utf8(stderr).unwrap()
@@ -103,7 +103,7 @@ mod tests {
         let event = format!("WARN probe failed: no\n{forged}\r\x1b[2J\u{2028}\n");
         let line = format!("WARN probe failed: no\\n{forged}\\r\\u{{1b}}[2J\\u{{2028}}\n");
         assert_eq!(written(None, event.as_bytes()), line);
-        assert_eq!(written(Some(Priority::Warning), event.as_bytes()), format!("<4>{line}"));
+        assert_eq!(written(Some(LogPriority::Warning), event.as_bytes()), format!("<4>{line}"));
         assert!(written(None, &vec![b'x'; 9 << 20]).len() < 2 * MAX_LINE);
     }
 }

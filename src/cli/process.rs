@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use tracing::{error, warn};
 
-use super::journal::Priority;
+use super::journal::LogPriority;
 use super::log::{start_logging, write_line};
-use super::{Command, USAGE};
+use super::{CliCommand, USAGE};
 use crate::agent;
 use crate::config::{self, Invocation};
 use crate::server::systemd::Notifier;
@@ -16,7 +16,7 @@ use crate::text::chain;
 /// Runs a command, or else the agent, as the command line says.
 pub fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1).peekable();
-    if let Some(command) = arguments.peek().and_then(|first| Command::named(first)) {
+    if let Some(command) = arguments.peek().and_then(|first| CliCommand::named(first)) {
         return command.run(arguments.skip(1));
     }
     let config = match config::load(arguments) {
@@ -27,7 +27,7 @@ pub fn main() -> ExitCode {
         }
         Err(error) => {
             let reason = error.to_string();
-            write_line(Priority::Error, &format!("rkubelet: {reason}"));
+            write_line(LogPriority::Error, &format!("rkubelet: {reason}"));
             tell_service_manager(&format!("bad configuration: {reason}"));
             return ExitCode::from(USAGE);
         }
@@ -58,7 +58,7 @@ fn tell_service_manager(reason: &str) {
 /// A panic ends the agent at once, also in a task that nobody awaits: the supervisor restarts it, and pods run on.
 fn abort_on_panic() {
     std::panic::set_hook(Box::new(move |panic| {
-        write_line(Priority::Critical, &format!("rkubelet: {panic}"));
+        write_line(LogPriority::Critical, &format!("rkubelet: {panic}"));
         std::process::abort();
     }));
 }

@@ -39,7 +39,7 @@ const RETRY: Duration = Duration::from_millis(500);
 
 /// Watches the runtime until the inbox is closed. `relist` is the period of the slow relist.
 pub(crate) async fn run_pleg(cri: CriClient, endpoint: String, handles: Handles, relist: Duration) {
-    let mut watch = Watch { cri, endpoint, handles, period: relist, was_up: None };
+    let mut watch = RuntimeWatch { cri, endpoint, handles, period: relist, was_up: None };
     // Not known before the runtime has said who it is.
     let mut mode = None;
     let mut failures = 0;
@@ -48,10 +48,10 @@ pub(crate) async fn run_pleg(cri: CriClient, endpoint: String, handles: Handles,
         let ended = match mode {
             None => match watch.cri.version().await {
                 Ok(runtime) => {
-                    mode = Some(Mode::Events(ExitFeed::of(&runtime)));
+                    mode = Some(WatchMode::Events(ExitFeed::of(&runtime)));
                     continue;
                 }
-                Err(error) => Ended::Failed(error),
+                Err(error) => ModeEnd::Failed(error),
             },
             Some(mode) => watch.follow(mode).await,
         };
@@ -59,15 +59,15 @@ pub(crate) async fn run_pleg(cri: CriClient, endpoint: String, handles: Handles,
             failures = 0;
         }
         let next = after(mode, &ended, failures);
-        if let (Ended::Failed(error), Next::Turn(Mode::Lists(wait))) = (&ended, next) {
+        if let (ModeEnd::Failed(error), AfterMode::Turn(WatchMode::Lists(wait))) = (&ended, next) {
             log_lost_stream(error, wait);
             failures += 1;
         }
         mode = match next {
-            Next::Turn(mode) => Some(mode),
-            Next::Ask => None,
-            Next::Away => {
-                if let Ended::Failed(error) = ended {
+            AfterMode::Turn(mode) => Some(mode),
+            AfterMode::Ask => None,
+            AfterMode::Away => {
+                if let ModeEnd::Failed(error) = ended {
                     watch.report_down(&error).await;
                 }
                 failures = 0;
@@ -92,7 +92,7 @@ fn log_lost_stream(error: &CriError, wait: Option<Duration>) {
 
 /// How exits are learnt of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
+enum WatchMode {
     /// From this stream of events, and now and then from a list.
     Events(ExitFeed),
     /// From lists alone: for good, or until the stream is tried again.
@@ -101,7 +101,7 @@ enum Mode {
 
 /// Why a mode ended.
 #[derive(Debug)]
-enum Ended {
+enum ModeEnd {
     /// A call or the stream failed.
     Failed(CriError),
     /// It was to last so long.
@@ -110,9 +110,9 @@ enum Ended {
 
 /// What follows a mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Next {
+enum AfterMode {
     /// This one.
-    Turn(Mode),
+    Turn(WatchMode),
     /// The one that suits the runtime.
     Ask,
     /// None for a while: the runtime is away.
@@ -120,21 +120,21 @@ enum Next {
 }
 
 /// Decides what follows a mode; none is what was before the first. `failures` are those of the stream in a row.
-fn after(mode: Option<Mode>, ended: &Ended, failures: u32) -> Next {
+fn after(mode: Option<WatchMode>, ended: &ModeEnd, failures: u32) -> AfterMode {
     match (mode, ended) {
-        (_, Ended::TimeIsUp) => Next::Ask,
-        (Some(Mode::Events(feed)), Ended::Failed(error)) if error.op == feed.op() => {
+        (_, ModeEnd::TimeIsUp) => AfterMode::Ask,
+        (Some(WatchMode::Events(feed)), ModeEnd::Failed(error)) if error.op == feed.op() => {
             if error.class == ErrorClass::Unimplemented {
-                return Next::Turn(feed.next().map_or(Mode::Lists(None), Mode::Events));
+                return AfterMode::Turn(feed.next().map_or(WatchMode::Lists(None), WatchMode::Events));
             }
             // The lists show whether it is the stream alone that fails.
-            Next::Turn(Mode::Lists(Some(Backoff::STEP.delay(failures.saturating_add(1)))))
+            AfterMode::Turn(WatchMode::Lists(Some(Backoff::STEP.delay(failures.saturating_add(1)))))
         }
-        _ => Next::Away,
+        _ => AfterMode::Away,
     }
 }
 
-struct Watch {
+struct RuntimeWatch {
     cri: CriClient,
     endpoint: String,
     handles: Handles,
@@ -142,30 +142,30 @@ struct Watch {
     was_up: Option<bool>,
 }
 
-impl Watch {
+impl RuntimeWatch {
     /// Passes on exits and lists until one of them fails, or the time is up.
-    async fn follow(&mut self, mode: Mode) -> Ended {
+    async fn follow(&mut self, mode: WatchMode) -> ModeEnd {
         let (cri, handles) = (self.cri.clone(), self.handles.clone());
         let exits = async {
             let feed = match mode {
-                Mode::Events(feed) => feed,
-                Mode::Lists(Some(wait)) => {
+                WatchMode::Events(feed) => feed,
+                WatchMode::Lists(Some(wait)) => {
                     Timer::after(wait).await;
-                    return Ended::TimeIsUp;
+                    return ModeEnd::TimeIsUp;
                 }
-                Mode::Lists(None) => return future::pending().await,
+                WatchMode::Lists(None) => return future::pending().await,
             };
             let mut stream = cri.subscribe_exits(feed);
             debug!(?feed, "subscribing to the runtime's events");
             loop {
                 match stream.next().await {
                     Ok(id) => handles.spawn(pass_on(cri.clone(), handles.clone(), id)),
-                    Err(error) => return Ended::Failed(error),
+                    Err(error) => return ModeEnd::Failed(error),
                 }
             }
         };
-        let period = if matches!(mode, Mode::Events(_)) { self.period } else { FAST_RELIST };
-        let lists = async { Ended::Failed(self.list_again_and_again(period).await) };
+        let period = if matches!(mode, WatchMode::Events(_)) { self.period } else { FAST_RELIST };
+        let lists = async { ModeEnd::Failed(self.list_again_and_again(period).await) };
         // The stream is polled first, so that an exit is seen by it or by the list that follows.
         future::or(exits, lists).await
     }
@@ -256,28 +256,28 @@ mod tests {
 
     #[test]
     fn what_follows_a_failure() {
-        let seconds = |n| Next::Turn(Mode::Lists(Some(Duration::from_secs(n))));
-        let (cri, own) = (Mode::Events(ExitFeed::Cri), Mode::Events(ExitFeed::Containerd));
+        let seconds = |n| AfterMode::Turn(WatchMode::Lists(Some(Duration::from_secs(n))));
+        let (cri, own) = (WatchMode::Events(ExitFeed::Cri), WatchMode::Events(ExitFeed::Containerd));
         let unknown = || Status::unimplemented("unknown method");
         let broken = || Status::internal("broken");
         let away = || Status::unavailable("closed");
         for (mode, op, status, failures, expect) in [
-            (cri, "GetContainerEvents", unknown(), 0, Next::Turn(own)),
-            (own, "Subscribe", unknown(), 0, Next::Turn(Mode::Lists(None))),
+            (cri, "GetContainerEvents", unknown(), 0, AfterMode::Turn(own)),
+            (own, "Subscribe", unknown(), 0, AfterMode::Turn(WatchMode::Lists(None))),
             (cri, "GetContainerEvents", broken(), 0, seconds(1)),
             (cri, "GetContainerEvents", broken(), 2, seconds(4)),
             (cri, "GetContainerEvents", broken(), u32::MAX, seconds(60)),
             (own, "Subscribe", away(), 0, seconds(1)),
-            (cri, "ListPodSandbox", away(), 0, Next::Away),
-            (own, "ListContainers", unknown(), 0, Next::Away),
-            (Mode::Lists(None), "ListContainers", broken(), 0, Next::Away),
-            (Mode::Lists(Some(Duration::ZERO)), "ListContainers", away(), 3, Next::Away),
+            (cri, "ListPodSandbox", away(), 0, AfterMode::Away),
+            (own, "ListContainers", unknown(), 0, AfterMode::Away),
+            (WatchMode::Lists(None), "ListContainers", broken(), 0, AfterMode::Away),
+            (WatchMode::Lists(Some(Duration::ZERO)), "ListContainers", away(), 3, AfterMode::Away),
         ] {
-            let ended = Ended::Failed(CriError::from_status(op, &status));
+            let ended = ModeEnd::Failed(CriError::from_status(op, &status));
             assert_eq!(after(Some(mode), &ended, failures), expect, "{mode:?} {ended:?}");
         }
-        let failed = Ended::Failed(CriError::from_status("Version", &away()));
-        assert_eq!(after(None, &failed, 0), Next::Away);
-        assert_eq!(after(Some(Mode::Lists(None)), &Ended::TimeIsUp, 3), Next::Ask);
+        let failed = ModeEnd::Failed(CriError::from_status("Version", &away()));
+        assert_eq!(after(None, &failed, 0), AfterMode::Away);
+        assert_eq!(after(Some(WatchMode::Lists(None)), &ModeEnd::TimeIsUp, 3), AfterMode::Ask);
     }
 }

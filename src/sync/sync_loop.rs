@@ -36,7 +36,7 @@ pub(crate) enum Command {
 #[derive(Debug)]
 pub(crate) struct SyncLoop {
     config: PodConfig,
-    workers: BTreeMap<PodName, Worker>,
+    workers: BTreeMap<PodName, WorkerEntry>,
     /// Pods whose start waits for other pods.
     held: BTreeSet<PodName>,
     /// What the node held when last listed, without its sandboxes and containers.
@@ -56,7 +56,7 @@ pub(crate) struct SyncLoop {
 
 /// What the loop knows of one worker.
 #[derive(Debug)]
-struct Worker {
+struct WorkerEntry {
     desired: Desired,
     /// The newest instance, for the view while it ends. Unknown for one that an earlier agent left.
     pod: Option<Arc<Pod>>,
@@ -69,7 +69,7 @@ struct Worker {
     holds: Holds,
 }
 
-impl Worker {
+impl WorkerEntry {
     /// What is shown of its pod, if that is known.
     fn shown(&self) -> Option<PodView> {
         let pod = self.pod.clone()?;
@@ -123,7 +123,7 @@ impl SyncLoop {
     /// at a time.
     pub(crate) fn show(&mut self, view: &mut View) {
         for name in std::mem::take(&mut self.changed) {
-            match self.workers.get(&name).and_then(Worker::shown) {
+            match self.workers.get(&name).and_then(WorkerEntry::shown) {
                 Some(pod) => drop(view.pods.insert(name, pod)),
                 None => drop(view.pods.remove(&name)),
             }
@@ -293,7 +293,7 @@ impl SyncLoop {
     fn review_held(&mut self) -> Vec<PodName> {
         let mut changed = Vec::new();
         for name in std::mem::take(&mut self.held) {
-            let Some(Worker { desired: Desired { want: Want::Run(pod), blocked_on, .. }, .. }) =
+            let Some(WorkerEntry { desired: Desired { want: Want::Run(pod), blocked_on, .. }, .. }) =
                 self.workers.get(&name)
             else {
                 continue;
@@ -315,7 +315,7 @@ impl SyncLoop {
     /// Looks anew at which pods may be started, and names those of which it has changed.
     fn review_starts(&mut self) -> Vec<PodName> {
         let mut changed = Vec::new();
-        for (name, Worker { desired, .. }) in &mut self.workers {
+        for (name, WorkerEntry { desired, .. }) in &mut self.workers {
             let now = self.config.starts(name);
             if matches!(desired.want, Want::Run(_)) && desired.starts != now {
                 desired.starts = now;
@@ -347,7 +347,7 @@ impl SyncLoop {
         let desired =
             Desired { generation: self.generations, want, blocked_on: Vec::new(), starts: Starts::Allowed };
         let remembered = self.remembered.remove(&name);
-        let worker = self.workers.entry(name.clone()).or_insert_with(|| Worker {
+        let worker = self.workers.entry(name.clone()).or_insert_with(|| WorkerEntry {
             desired: desired.clone(),
             pod: None,
             state: None,

@@ -8,11 +8,11 @@ use futures_lite::future;
 use tracing::{info, warn};
 
 use super::jobs::{JobKey, JobResult};
-use super::{Next, Worker};
+use super::{AfterPass, Worker};
 use crate::plan::{MAX_RELEASES, StartHook, StopAction, StopContainer};
 use crate::pod::hook::Hook;
 use crate::pod::observed::{Container, ContainerState, Observed};
-use crate::pod::{ContainerId, Pod, PodUid, SandboxId};
+use crate::pod::{ContainerId, Pod, SandboxId};
 use crate::runtime::StepError;
 use crate::runtime::cri::ErrorClass;
 use crate::runtime::handlers::hooks::POST_START_LIMIT;
@@ -74,16 +74,6 @@ impl Worker {
         future::or(self.context.runtime.stop_sandbox(id), late).await
     }
 
-    /// Removes what an instance has on the node.
-    pub(super) async fn release_instance(&mut self, uid: &PodUid) -> Result<(), StepError> {
-        self.context.runtime.release_instance(&self.name, uid).await?;
-        self.uids_on_disk.remove(uid);
-        if let Some(instance) = self.instance.as_mut().filter(|instance| instance.pod.uid == *uid) {
-            instance.prepared = false;
-        }
-        Ok(())
-    }
-
     /// Notes whether the network of a dead sandbox was released; true when its successor waits for it no longer.
     pub(super) fn note_release(
         &mut self,
@@ -138,7 +128,7 @@ impl Worker {
     ///
     /// # Errors
     /// When a container could not be ended, or the runtime is away.
-    pub(super) async fn take_finished_jobs(&mut self) -> Result<BTreeSet<ContainerId>, Next> {
+    pub(super) async fn take_finished_jobs(&mut self) -> Result<BTreeSet<ContainerId>, AfterPass> {
         let mut ended = BTreeSet::new();
         let (mut failed, mut away) = (None, None);
         for (key, result) in self.jobs.take_finished().await {
@@ -194,7 +184,7 @@ impl Worker {
         &mut self,
         observed: &Observed,
         ended: &BTreeSet<ContainerId>,
-    ) -> Result<(), Next> {
+    ) -> Result<(), AfterPass> {
         let is = |id: &ContainerId, state: fn(&Container) -> bool| {
             observed.containers.iter().any(|c| c.id == *id && state(c))
         };

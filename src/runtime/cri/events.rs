@@ -55,45 +55,45 @@ impl ExitFeed {
 }
 
 /// The ends of containers and sandboxes (whose pause process is a container too), as they happen.
-pub struct Exits {
+pub struct RuntimeExits {
     feed: ExitFeed,
-    state: State,
+    state: FeedState,
 }
 
 /// Each event as the container that it tells the end of, if it does.
-type Events = Pin<Box<dyn Stream<Item = Result<Option<ContainerId>, Status>> + Send>>;
+type FeedItems = Pin<Box<dyn Stream<Item = Result<Option<ContainerId>, Status>> + Send>>;
 
-enum State {
+enum FeedState {
     /// The head of the answer comes with the first event, not when the runtime has subscribed us.
-    Opening(Boxed<Result<Events, Status>>),
-    Open(Events),
+    Opening(Boxed<Result<FeedItems, Status>>),
+    Open(FeedItems),
     Ended,
 }
 
-impl std::fmt::Debug for Exits {
+impl std::fmt::Debug for RuntimeExits {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Exits").field(&self.feed).finish()
+        f.debug_tuple("RuntimeExits").field(&self.feed).finish()
     }
 }
 
-impl Exits {
+impl RuntimeExits {
     /// A subscription to containerd's service, which opens at the first poll.
     pub(super) fn of_containerd(mut client: EventsClient<Channel>) -> Self {
         let request = Request::new(SubscribeRequest { filters: vec![FILTER.to_owned()] });
         let opening = async move {
             let events = client.subscribe(request).await?.into_inner();
-            Ok(Box::pin(events.map(|event| event.map(|event| main_process_exit(&event)))) as Events)
+            Ok(Box::pin(events.map(|event| event.map(|event| main_process_exit(&event)))) as FeedItems)
         };
-        Self { feed: ExitFeed::Containerd, state: State::Opening(Box::pin(opening)) }
+        Self { feed: ExitFeed::Containerd, state: FeedState::Opening(Box::pin(opening)) }
     }
 
     /// A subscription to CRI's events, which opens at the first poll.
     pub(super) fn of_cri(mut client: RuntimeServiceClient<Channel>) -> Self {
         let opening = async move {
             let events = client.get_container_events(Request::new(GetEventsRequest {})).await?.into_inner();
-            Ok(Box::pin(events.map(|event| event.map(|event| stopped(&event)))) as Events)
+            Ok(Box::pin(events.map(|event| event.map(|event| stopped(&event)))) as FeedItems)
         };
-        Self { feed: ExitFeed::Cri, state: State::Opening(Box::pin(opening)) }
+        Self { feed: ExitFeed::Cri, state: FeedState::Opening(Box::pin(opening)) }
     }
 
     /// The next container, or sandbox, whose main process ended.
@@ -106,21 +106,21 @@ impl Exits {
     pub async fn next(&mut self) -> Result<ContainerId, CriError> {
         loop {
             let item = match &mut self.state {
-                State::Opening(answer) => match answer.await {
+                FeedState::Opening(answer) => match answer.await {
                     Ok(stream) => {
-                        self.state = State::Open(stream);
+                        self.state = FeedState::Open(stream);
                         continue;
                     }
                     Err(status) => Some(Err(status)),
                 },
-                State::Open(stream) => stream.next().await,
-                State::Ended => None,
+                FeedState::Open(stream) => stream.next().await,
+                FeedState::Ended => None,
             };
             match item {
                 Some(Ok(Some(id))) => return Ok(id),
                 Some(Ok(None)) => {}
                 ended => {
-                    self.state = State::Ended;
+                    self.state = FeedState::Ended;
                     let closed = || Status::unavailable("the event stream was closed");
                     return Err(CriError::from_status(
                         self.feed.op(),

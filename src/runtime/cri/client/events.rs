@@ -2,7 +2,7 @@
 
 use super::{CriClient, op};
 use crate::runtime::cri::error::CriError;
-use crate::runtime::cri::events::{ExitFeed, Exits};
+use crate::runtime::cri::events::{ExitFeed, RuntimeExits};
 use crate::runtime::cri::proto::{VersionRequest, VersionResponse};
 
 impl CriClient {
@@ -19,11 +19,11 @@ impl CriClient {
         .await
     }
 
-    /// Subscribes to the ends of containers. Errors, a dead socket included, come from [`Exits::next`].
-    pub fn subscribe_exits(&self, feed: ExitFeed) -> Exits {
+    /// Subscribes to the ends of containers. Errors, a dead socket included, come from [`RuntimeExits::next`].
+    pub fn subscribe_exits(&self, feed: ExitFeed) -> RuntimeExits {
         match feed {
-            ExitFeed::Cri => Exits::of_cri(self.runtime.clone()),
-            ExitFeed::Containerd => Exits::of_containerd(self.events.clone()),
+            ExitFeed::Cri => RuntimeExits::of_cri(self.runtime.clone()),
+            ExitFeed::Containerd => RuntimeExits::of_containerd(self.events.clone()),
         }
     }
 }
