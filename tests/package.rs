@@ -75,14 +75,12 @@ impl Root {
         }
         let busybox = ["/bin/busybox", "/usr/bin/busybox"].into_iter().find(|path| Path::new(path).exists());
         fs::copy(busybox.expect("busybox: run `make deps`"), root.path("bin/busybox")).expect("copy busybox");
-        for applet in ["sh", "rmdir", "grep", "echo"] {
+        for applet in ["sh", "rm", "rmdir", "grep", "echo"] {
             symlink("busybox", root.path(&format!("bin/{applet}"))).expect("link an applet");
         }
         for helper in ["deb-systemd-helper", "deb-systemd-invoke", "systemctl"] {
             root.program(helper, &format!("echo \"{helper} $*\" >> /calls"));
         }
-        // busybox has none of the options of Debian's.
-        root.program("rm", "for word; do shift; case $word in --*) ;; *) set -- \"$@\" \"$word\" ;; esac; done\nexec /bin/busybox rm \"$@\"");
         // A file will do.
         fs::write(root.path("dev/null"), "").expect("write a file");
         fs::write(root.path("proc/self/mounts"), "").expect("write the list of mounts");

@@ -144,8 +144,7 @@ fn the_capabilities_of_the_unit_are_enough() {
     );
     rig.write_manifest("pod.yaml", &text);
     let bounding = format!("--bounding-set={}", capabilities_of_the_unit());
-    let inherited = format!("--inh-caps={}", capabilities_of_the_unit());
-    let launcher = ["setpriv", &bounding, &inherited, "--no-new-privs"];
+    let launcher = ["setpriv", &bounding, "--no-new-privs"];
     let agent = rig.start_agent_through(&launcher, &[]);
     rig.wait("the pod to be ready", || {
         let conditions = rig.pod("pod-node1").map(|pod| pod["status"]["conditions"].clone());
