@@ -13,8 +13,8 @@ fn rig_with_moody_network() -> Rig {
     let rig = Rig::without_containerd();
     let config = rig.dir().join("containerd.toml");
     let text = fs::read_to_string(&config).expect("read containerd's configuration");
-    let real = text.lines().find_map(|line| line.trim().strip_prefix("bin_dir = ")).expect("the CNI plugins");
-    let real = real.trim_matches('"').to_owned();
+    let real = text.lines().find_map(|line| line.trim().strip_prefix("bin_dir")).expect("the CNI plugins");
+    let real = real.split('"').nth(1).expect("a path").to_owned();
     let own = rig.dir().join("cni-bin");
     fs::create_dir(&own).expect("create the directory of the plugins");
     for plugin in fs::read_dir(&real).expect("the CNI plugins").flatten() {

@@ -183,7 +183,7 @@ state = "{dir}/containerd-state"
   # Without CAP_SYS_RESOURCE runc cannot lower oom_score_adj, and no sandbox would start.
   restrict_oom_score_adj = true
 [plugins."io.containerd.cri.v1.runtime".cni]
-  bin_dir = "{plugins}"
+  bin_dirs = ["{plugins}"]
   conf_dir = "{dir}/cni"
 [plugins."io.containerd.grpc.v1.cri"]
   stream_server_address = "127.0.0.1"
