@@ -219,7 +219,8 @@ impl Judge<'_> {
     pub(super) fn need(&self, spec: &ContainerSpec, found: &[&Container]) -> Need {
         let next = self.next_attempt(spec);
         let Some(newest) = found.first() else { return self.start(spec, next, 0) };
-        let changed = self.pod.container_hashes.get(&spec.name).is_some_and(|hash| *hash != newest.hash);
+        let changed = self.pod.container_hashes.get(&spec.name).is_some_and(|hash| *hash != newest.hash)
+            || self.situation.restarts.contains(&newest.id);
         let after = newest.exit().map(|exit| {
             let crashes = self.crash_loop.counted(newest.crashes, exit.ran_for());
             (exit, crashes, after_exit(&self.pod.spec, spec, exit.code))

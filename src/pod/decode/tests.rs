@@ -213,7 +213,7 @@ fn a_refused_manifest_has_its_warnings_too() {
         ("validation", misspelt.replace("name: web", "name: Web"), vec![named, not_honoured]),
         (
             "support",
-            format!("{misspelt}  volumes: [{{name: v, nfs: {{server: s, path: /}}}}]\n"),
+            format!("{misspelt}  volumes: [{{name: v, csi: {{driver: d}}}}]\n"),
             vec![named, not_honoured],
         ),
         ("a type before it", misspelt.replace("name: c,", "name: c, args: 1,"), vec![named, not_honoured]),

@@ -5,6 +5,7 @@
 
 mod cgroups;
 mod images;
+mod stats;
 mod tasks;
 
 use std::fmt;
