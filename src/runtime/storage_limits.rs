@@ -71,6 +71,7 @@ fn select_limited(view: &View) -> Vec<Limited> {
 }
 
 fn limited(shown: &PodView) -> Option<Limited> {
+    let limits = storage_limits(&shown.pod.spec)?;
     let state =
         shown.state.as_ref().filter(|state| matches!(state.phase, Phase::Pending | Phase::Running))?;
     let running: Vec<_> = state
@@ -78,10 +79,7 @@ fn limited(shown: &PodView) -> Option<Limited> {
         .filter(|container| container.running_since().is_some())
         .filter_map(|container| Some((container.name.clone(), container.id()?.clone())))
         .collect();
-    if running.is_empty() {
-        return None;
-    }
-    Some(Limited { pod: shown.pod.clone(), limits: storage_limits(&shown.pod.spec)?, running })
+    (!running.is_empty()).then(|| Limited { pod: shown.pod.clone(), limits, running })
 }
 
 async fn judge(limited: &Limited, usage: &StorageUsage, told: &mut BTreeSet<PodUid>, handles: &Handles) {
