@@ -58,7 +58,7 @@
 //! transports:  host, http
 //! the loop:    sync                (pure, but for sync::handles and sync::published)
 //! decisions:   status, plan, probe (pure, but for status::events and status::metrics)
-//! nouns:       pod, text, time     (pure)
+//! nouns:       pod, text, time     (pure, but for time::within)
 //! ```
 //!
 //! # The rooms
@@ -90,7 +90,7 @@
 //! | Which pods should run, when sources disagree? | `sync::mux`; what only one pod can have: `sync::mux::claims` |
 //! | Who starts after whom? | `plan::order` |
 //! | What may not be started, since its key was replaced? | `source::unvouched`; obeyed in `plan::starts` |
-//! | Is a container started, restarted or ended? | `plan::plan_pod`: `plan::containers` (`Judge::need`), `plan::init`, `plan::round`, `plan::stop`; what follows an exit code: `pod::restart` |
+//! | Is a container started, restarted or ended? | `plan::plan_pod`: `plan::containers` (`ContainerJudge::need`), `plan::init`, `plan::round`, `plan::stop`; what follows an exit code: `pod::restart` |
 //! | How long does a retry wait? | `time::backoff`, counted by `time::since` |
 //! | What does the URL's answer mean, and when is it asked again? | `source::http::reading` (an error, or contents), `source::http::judge` (which pods), `source::http::pace` |
 //! | Who may run beside us? | `host::lock`: nobody on the same root directory or runtime |
@@ -111,7 +111,7 @@
 //! | devices | one more `host::resource::Resource` in the list of `Resources::new` |
 //! | admission, eviction for pressure, preemption, shutdown | `sync::message::Event::End`, which `sync::sync_loop` turns into `plan::Want::End` (ends as Failed, the object stays), as limits of storage do; the active deadline uses `Want::End` inside the worker |
 //! | deletion through an API | a new `sync::message::Event` that becomes `plan::Want::Stop` with a grace |
-//! | mirror pods, node status | a task that awaits `sync::published::Watch::changed` |
+//! | mirror pods, node status | a task that awaits `sync::published::ViewWatch::changed` |
 //! | pods from an API server | a source that sends `sync::mux::Snapshot`s |
 //! | another runtime, or faults | `runtime::PodRuntime`, `runtime::ProbeRunner` |
 //! | another disk | `worker::checkpoints::Checkpoints` |

@@ -28,7 +28,7 @@ pub(crate) fn disk_usage(dir: &Path) -> Result<u64, FileError> {
     };
     let measure = || -> rustix::io::Result<u64> {
         let stat = fstat(&open)?;
-        let mut count = Count { device: stat.st_dev, seen: BTreeSet::new(), bytes: 0 };
+        let mut count = UsageCount { device: stat.st_dev, seen: BTreeSet::new(), bytes: 0 };
         count.add(&stat);
         count.walk(open, 0)?;
         Ok(count.bytes)
@@ -42,14 +42,14 @@ const FLAGS: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC)
     .union(OFlags::NOATIME);
 
-struct Count {
+struct UsageCount {
     device: u64,
     /// Files with several names, which count once.
     seen: BTreeSet<u64>,
     bytes: u64,
 }
 
-impl Count {
+impl UsageCount {
     fn add(&mut self, stat: &Stat) {
         let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         if !is_dir && stat.st_nlink > 1 && !self.seen.insert(stat.st_ino) {

@@ -33,11 +33,11 @@ pub(crate) enum WatchEvent {
 #[derive(Debug)]
 pub(crate) struct Inotify {
     instance: Async<OwnedFd>,
-    state: Mutex<State>,
+    state: Mutex<InotifyState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct InotifyState {
     /// What was read of logs and not told yet.
     logs: Vec<WatchEvent>,
     /// The directories that are watched.
@@ -116,7 +116,7 @@ impl Inotify {
         std::mem::take(&mut self.state().changed)
     }
 
-    async fn wait(&self, is_there: impl Fn(&State) -> bool) {
+    async fn wait(&self, is_there: impl Fn(&InotifyState) -> bool) {
         loop {
             self.read();
             if is_there(&self.state()) {
@@ -148,7 +148,7 @@ impl Inotify {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, InotifyState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

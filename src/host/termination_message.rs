@@ -10,7 +10,7 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use super::files::{self, FileError};
-use crate::pod::termination_message::{Fallback, LOG_WINDOW, MAX_FILE, from_file, from_log};
+use crate::pod::termination_message::{LOG_WINDOW, MAX_FILE, MessageFallback, from_file, from_log};
 
 /// Makes the empty file of a new container, which any user in it may write.
 pub(crate) fn make_file(path: &Path) -> Result<(), FileError> {
@@ -27,7 +27,7 @@ pub(crate) fn make_file(path: &Path) -> Result<(), FileError> {
 }
 
 /// The termination message of a container: of its file, if it has one, or else of its log.
-pub(crate) fn read(file: Option<&Path>, log: &Path, fallback: Fallback) -> String {
+pub(crate) fn read(file: Option<&Path>, log: &Path, fallback: MessageFallback) -> String {
     let words = match file.map(|path| (path, read_end(path, MAX_FILE))) {
         None => String::new(),
         Some((_, Ok((bytes, _)))) => from_file(&bytes),
@@ -36,7 +36,7 @@ pub(crate) fn read(file: Option<&Path>, log: &Path, fallback: Fallback) -> Strin
             return format!("Error on reading termination log {}: {error}", path.display());
         }
     };
-    if !words.is_empty() || fallback == Fallback::None {
+    if !words.is_empty() || fallback == MessageFallback::None {
         return words;
     }
     match read_end(log, LOG_WINDOW) {
@@ -75,14 +75,14 @@ mod tests {
         fs::write(&log, "2026-11-16T00:39:04Z stderr F out of cheese\n").unwrap();
         make_file(&file).unwrap();
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o7777, 0o666);
-        assert_eq!(read(Some(&file), &log, Fallback::None), "");
-        assert_eq!(read(Some(&file), &log, Fallback::Logs), "out of cheese\n");
-        assert_eq!(read(None, &log, Fallback::Logs), "out of cheese\n");
-        assert_eq!(read(Some(&dir.path().join("gone")), &log, Fallback::Logs), "out of cheese\n");
+        assert_eq!(read(Some(&file), &log, MessageFallback::None), "");
+        assert_eq!(read(Some(&file), &log, MessageFallback::Logs), "out of cheese\n");
+        assert_eq!(read(None, &log, MessageFallback::Logs), "out of cheese\n");
+        assert_eq!(read(Some(&dir.path().join("gone")), &log, MessageFallback::Logs), "out of cheese\n");
         fs::write(&file, "so long").unwrap();
-        assert_eq!(read(Some(&file), &log, Fallback::Logs), "so long");
+        assert_eq!(read(Some(&file), &log, MessageFallback::Logs), "so long");
         make_file(&file).unwrap();
-        assert_eq!(read(Some(&file), &log, Fallback::None), "", "made anew");
+        assert_eq!(read(Some(&file), &log, MessageFallback::None), "", "made anew");
     }
 
     #[test]
@@ -90,7 +90,7 @@ mod tests {
         use rustix::fs::{CWD, FileType, Mode, mknodat};
         let dir = tempfile::tempdir().unwrap();
         let planted = |name: &str| dir.path().join(name);
-        let said = |path: &Path| read(Some(path), Path::new("/none"), Fallback::None);
+        let said = |path: &Path| read(Some(path), Path::new("/none"), MessageFallback::None);
         fs::write(planted("secret"), "secret").unwrap();
         symlink(planted("secret"), planted("link")).unwrap();
         let link = said(&planted("link"));

@@ -33,7 +33,7 @@ pub(crate) enum Durability {
 #[serde(default)]
 pub(crate) struct Checkpoint {
     /// The instance that was wanted last; none while the pod is to stop.
-    pub instance: Option<Instance>,
+    pub instance: Option<InstanceRecord>,
     /// Sandboxes that the runtime still holds, and whose end was begun.
     #[serde(rename = "ended", skip_serializing_if = "BTreeSet::is_empty")]
     pub terminating_sandboxes: BTreeSet<SandboxId>,
@@ -45,8 +45,8 @@ pub(crate) struct Checkpoint {
 
 /// One instance of the name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "old_form::Instance")]
-pub(crate) struct Instance {
+#[serde(try_from = "old_form::OldInstance")]
+pub(crate) struct InstanceRecord {
     /// Its UID.
     pub uid: PodUid,
     /// The hash of its manifest.
@@ -99,7 +99,7 @@ impl Remembered {
     }
 }
 
-impl Instance {
+impl InstanceRecord {
     /// The instance that a pod asks for.
     pub(crate) fn is(&self, pod: &Pod) -> bool {
         self.uid == pod.uid && self.hash == pod.hash
@@ -108,7 +108,7 @@ impl Instance {
 
 impl Checkpoint {
     /// What is remembered of the instance that a pod asks for.
-    pub(crate) fn of(&self, pod: &Pod) -> Option<&Instance> {
+    pub(crate) fn of(&self, pod: &Pod) -> Option<&InstanceRecord> {
         self.instance.as_ref().filter(|instance| instance.is(pod))
     }
 
@@ -146,7 +146,7 @@ impl Checkpoint {
         let life = if self.has_completed(pod) { Life::Completed } else { life };
         let began = self.of(pod).and_then(|instance| instance.began);
         let (uid, hash) = (pod.uid.clone(), pod.hash.clone());
-        self.instance = Some(Instance { uid, hash, source: pod.source, life, state, began });
+        self.instance = Some(InstanceRecord { uid, hash, source: pod.source, life, state, began });
     }
 
     /// When an instance began: with its first sandbox, though that may be gone. What is being ended is no part of it.

@@ -18,18 +18,18 @@ const CRITICAL: i32 = 2_000_000_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StorageLimits {
     /// By volume.
-    pub(crate) volumes: BTreeMap<String, Limit>,
+    pub(crate) volumes: BTreeMap<String, StorageLimit>,
     /// By container.
-    pub(crate) containers: BTreeMap<String, Limit>,
+    pub(crate) containers: BTreeMap<String, StorageLimit>,
     /// For all containers, their logs and all volumes on disk.
-    pub(crate) pod: Option<Limit>,
+    pub(crate) pod: Option<StorageLimit>,
     /// The pod is critical: what it uses is told, and it goes on.
     pub(crate) only_told: bool,
 }
 
 /// A limit, as the manifest has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Limit {
+pub(crate) struct StorageLimit {
     bytes: u64,
     written: String,
 }
@@ -43,7 +43,7 @@ pub(crate) struct StorageUsage {
     pub(crate) containers: BTreeMap<String, u64>,
 }
 
-impl Limit {
+impl StorageLimit {
     fn parse(written: &str) -> Option<Self> {
         let amount = Amount::parse(written).ok().filter(|amount| !amount.is_zero())?;
         Some(Self { bytes: amount.divided_up(Amount::whole(1)), written: written.to_owned() })
@@ -78,12 +78,14 @@ pub(crate) fn storage_limits(spec: &PodSpec) -> Option<StorageLimits> {
         .flatten()
         .filter_map(|volume| {
             let source = volume.empty_dir.as_ref().filter(|source| on_disk(source.medium.as_deref()))?;
-            Some((volume.name.clone(), Limit::parse(&source.size_limit.as_ref()?.0)?))
+            Some((volume.name.clone(), StorageLimit::parse(&source.size_limit.as_ref()?.0)?))
         })
         .collect();
-    let limit =
-        |container: &Container| Limit::parse(&container.resources.as_ref()?.limits.as_ref()?.get(STORAGE)?.0);
-    let (mut containers, mut together, mut alone) = (BTreeMap::new(), None::<Limit>, None::<Limit>);
+    let limit = |container: &Container| {
+        StorageLimit::parse(&container.resources.as_ref()?.limits.as_ref()?.get(STORAGE)?.0)
+    };
+    let (mut containers, mut together, mut alone) =
+        (BTreeMap::new(), None::<StorageLimit>, None::<StorageLimit>);
     for (which, container) in containers_of(spec) {
         let Some(limit) = limit(container) else { continue };
         containers.insert(container.name.clone(), limit.clone());
@@ -106,7 +108,7 @@ pub(crate) fn storage_limits(spec: &PodSpec) -> Option<StorageLimits> {
 impl StorageLimits {
     /// Why a pod is to be ended, if it uses too much: kubelet's sentences, in kubelet's order.
     pub(crate) fn exceeded(&self, usage: &StorageUsage) -> Option<String> {
-        let over = |limit: &Limit, used: Option<&u64>| used.is_some_and(|used| *used > limit.bytes);
+        let over = |limit: &StorageLimit, used: Option<&u64>| used.is_some_and(|used| *used > limit.bytes);
         let volume = self.volumes.iter().find(|(name, limit)| over(limit, usage.volumes.get(*name)));
         if let Some((name, limit)) = volume {
             return Some(format!(

@@ -21,7 +21,7 @@ mod handlers;
 pub mod proto;
 pub(crate) mod version;
 
-pub use client::{CriClient, Observer, Timeouts};
+pub use client::{CallObserver, CriClient, Timeouts};
 pub use endpoint::Endpoint;
 pub use error::{CriError, ErrorClass};
 pub use events::TaskExits;

@@ -34,7 +34,7 @@ const MAX_WAITS: usize = 20;
 const MAX_DIRS: usize = 512;
 
 /// A pod, and its files as they were last seen.
-struct Watched {
+struct WatchedPod {
     uid: PodUid,
     wish: WatchedFiles,
     /// Of those that were there.
@@ -51,7 +51,7 @@ pub(crate) async fn run_file_watch(
     handles: Handles,
 ) {
     let mut changes = view.watch();
-    let mut pods: BTreeMap<PodName, Watched> = BTreeMap::new();
+    let mut pods: BTreeMap<PodName, WatchedPod> = BTreeMap::new();
     loop {
         let moved = follow(&mut pods, &view.load());
         if pods.is_empty() {
@@ -92,7 +92,7 @@ pub(crate) async fn run_file_watch(
 }
 
 /// Follows which pods ask to be told; true if they are others than before.
-fn follow(pods: &mut BTreeMap<PodName, Watched>, view: &View) -> bool {
+fn follow(pods: &mut BTreeMap<PodName, WatchedPod>, view: &View) -> bool {
     let before = pods.len();
     pods.retain(|name, watched| view.pods.get(name).is_some_and(|shown| shown.pod.uid == watched.uid));
     let mut moved = pods.len() != before;
@@ -102,7 +102,7 @@ fn follow(pods: &mut BTreeMap<PodName, Watched>, view: &View) -> bool {
         }
         if let Ok(Some(wish)) = watched_files(&shown.pod.metadata, &shown.pod.spec) {
             let uid = shown.pod.uid.clone();
-            pods.insert(name.clone(), Watched { uid, wish, states: BTreeMap::new(), known: false });
+            pods.insert(name.clone(), WatchedPod { uid, wish, states: BTreeMap::new(), known: false });
             moved = true;
         }
     }
@@ -110,7 +110,7 @@ fn follow(pods: &mut BTreeMap<PodName, Watched>, view: &View) -> bool {
 }
 
 /// Watches what must be watched, and then looks at the files: what changes in between is told.
-async fn look(inotify: &Inotify, pods: &BTreeMap<PodName, Watched>) -> BTreeMap<PathBuf, u64> {
+async fn look(inotify: &Inotify, pods: &BTreeMap<PodName, WatchedPod>) -> BTreeMap<PathBuf, u64> {
     let files = pods.values().flat_map(|watched| &watched.wish.files);
     let paths: BTreeSet<PathBuf> = files.map(|file| file.path.clone()).collect();
     let looked = paths.clone();
@@ -130,7 +130,7 @@ async fn look(inotify: &Inotify, pods: &BTreeMap<PodName, Watched>) -> BTreeMap<
 }
 
 /// Notes what the files are now; those that have changed since they were last seen.
-fn note(watched: &mut Watched, states: &BTreeMap<PathBuf, u64>) -> Vec<PathBuf> {
+fn note(watched: &mut WatchedPod, states: &BTreeMap<PathBuf, u64>) -> Vec<PathBuf> {
     let mut changed = Vec::new();
     for file in &watched.wish.files {
         if let Some(state) = states.get(&file.path)
@@ -200,7 +200,7 @@ mod tests {
     fn what_is_missing_changes_nothing_until_it_is_back() {
         let file = |path: &str| WatchedFile { path: path.into(), containers: BTreeSet::new() };
         let wish = WatchedFiles { files: vec![file("/a"), file("/b")], on_change: OnChange::Restart };
-        let mut watched = Watched { uid: PodUid::from("u"), wish, states: BTreeMap::new(), known: false };
+        let mut watched = WatchedPod { uid: PodUid::from("u"), wish, states: BTreeMap::new(), known: false };
         let mut look = |states: &[(&str, u64)]| -> Vec<String> {
             let states = states.iter().map(|(path, state)| (PathBuf::from(path), *state)).collect();
             note(&mut watched, &states).iter().map(|path| path.display().to_string()).collect()

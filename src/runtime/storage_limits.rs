@@ -31,7 +31,7 @@ const GRACE: i64 = 1;
 const EMPTY_DIR: &str = "kubernetes.io~empty-dir";
 
 /// A pod that runs and has limits.
-struct Limited {
+struct LimitedPod {
     pod: Arc<Pod>,
     limits: StorageLimits,
     /// Its containers that run, by name.
@@ -66,11 +66,11 @@ pub(crate) async fn run_storage_limits(runtime: Arc<Runtime>, view: Published, h
 }
 
 /// The pods that run and have limits.
-fn select_limited(view: &View) -> Vec<Limited> {
+fn select_limited(view: &View) -> Vec<LimitedPod> {
     view.pods.values().filter_map(limited).collect()
 }
 
-fn limited(shown: &PodView) -> Option<Limited> {
+fn limited(shown: &PodView) -> Option<LimitedPod> {
     let limits = storage_limits(&shown.pod.spec)?;
     let state =
         shown.state.as_ref().filter(|state| matches!(state.phase, Phase::Pending | Phase::Running))?;
@@ -79,10 +79,10 @@ fn limited(shown: &PodView) -> Option<Limited> {
         .filter(|container| container.running_since().is_some())
         .filter_map(|container| Some((container.name.clone(), container.id()?.clone())))
         .collect();
-    (!running.is_empty()).then(|| Limited { pod: shown.pod.clone(), limits, running })
+    (!running.is_empty()).then(|| LimitedPod { pod: shown.pod.clone(), limits, running })
 }
 
-async fn judge(limited: &Limited, usage: &StorageUsage, told: &mut BTreeSet<PodUid>, handles: &Handles) {
+async fn judge(limited: &LimitedPod, usage: &StorageUsage, told: &mut BTreeSet<PodUid>, handles: &Handles) {
     let pod = &limited.pod;
     let Some(message) = limited.limits.exceeded(usage) else {
         told.remove(&pod.uid);
@@ -101,7 +101,7 @@ async fn judge(limited: &Limited, usage: &StorageUsage, told: &mut BTreeSet<PodU
 
 impl Runtime {
     /// What a pod uses. Layers and logs are looked at only if a container has a limit.
-    async fn measure(&self, limited: &Limited) -> Result<StorageUsage, StepError> {
+    async fn measure(&self, limited: &LimitedPod) -> Result<StorageUsage, StepError> {
         let mut usage = StorageUsage::default();
         let pod = &limited.pod;
         for volume in pod.spec.volumes.iter().flatten() {

@@ -37,7 +37,7 @@ pub(crate) enum Command {
 #[derive(Debug)]
 pub(crate) struct SyncLoop {
     config: PodConfig,
-    workers: BTreeMap<PodName, Worker>,
+    workers: BTreeMap<PodName, WorkerEntry>,
     /// Pods whose start waits for other pods.
     held: BTreeSet<PodName>,
     /// What the node held when last listed, without its sandboxes and containers.
@@ -57,7 +57,7 @@ pub(crate) struct SyncLoop {
 
 /// What the loop knows of one worker.
 #[derive(Debug)]
-struct Worker {
+struct WorkerEntry {
     desired: Desired,
     /// The newest instance, for the view while it ends. Unknown for one that an earlier agent left.
     pod: Option<Arc<Pod>>,
@@ -70,7 +70,7 @@ struct Worker {
     holds: Holds,
 }
 
-impl Worker {
+impl WorkerEntry {
     /// What is shown of its pod, if that is known.
     fn shown(&self) -> Option<PodView> {
         let pod = self.pod.clone()?;
@@ -126,7 +126,7 @@ impl SyncLoop {
     /// at a time.
     pub(crate) fn show(&mut self, view: &mut View) {
         for name in std::mem::take(&mut self.changed) {
-            match self.workers.get(&name).and_then(Worker::shown) {
+            match self.workers.get(&name).and_then(WorkerEntry::shown) {
                 Some(pod) => drop(view.pods.insert(name, pod)),
                 None => drop(view.pods.remove(&name)),
             }
@@ -296,7 +296,7 @@ impl SyncLoop {
     fn review_held(&mut self) -> Vec<PodName> {
         let mut changed = Vec::new();
         for name in std::mem::take(&mut self.held) {
-            let Some(Worker { desired: Desired { want: Want::Run(pod), blocked_on, .. }, .. }) =
+            let Some(WorkerEntry { desired: Desired { want: Want::Run(pod), blocked_on, .. }, .. }) =
                 self.workers.get(&name)
             else {
                 continue;
@@ -318,7 +318,7 @@ impl SyncLoop {
     /// Looks anew at which pods may be started, and names those of which it has changed.
     fn review_starts(&mut self) -> Vec<PodName> {
         let mut changed = Vec::new();
-        for (name, Worker { desired, .. }) in &mut self.workers {
+        for (name, WorkerEntry { desired, .. }) in &mut self.workers {
             let now = self.config.starts(name);
             if matches!(desired.want, Want::Run(_)) && desired.starts != now {
                 desired.starts = now;
@@ -355,7 +355,7 @@ impl SyncLoop {
             restarts: BTreeSet::new(),
         };
         let remembered = self.remembered.remove(&name);
-        let worker = self.workers.entry(name.clone()).or_insert_with(|| Worker {
+        let worker = self.workers.entry(name.clone()).or_insert_with(|| WorkerEntry {
             desired: desired.clone(),
             pod: None,
             state: None,

@@ -4,7 +4,7 @@ use super::*;
 use crate::pod::state::{
     ConditionReason, ConditionType, ContainerSummary, CreatedContainer, FailedReason, Termination, Waiting,
 };
-use crate::pod::testing::pod;
+use crate::pod::testing::{container, pod};
 
 /// The state of a pod with these containers; an empty id stands for one that was not created.
 fn state(phase: Phase, containers: &[&str]) -> Arc<PodState> {
@@ -77,7 +77,6 @@ fn why_a_pod_was_ended_is_known_once_it_has_ended() {
 #[test]
 fn what_the_runtime_holds_no_more_is_forgotten() {
     use crate::pod::observed::{ContainerState, Sandbox};
-    use crate::pod::testing::container;
     let sandbox = Sandbox {
         id: "held".into(),
         uid: "u".into(),
@@ -120,25 +119,7 @@ fn a_completed_status_stands_when_its_containers_are_pruned() {
         sandboxes: vec![],
         containers: ids
             .iter()
-            .map(|id| Container {
-                id: (*id).into(),
-                sandbox: "s".into(),
-                uid: "u".into(),
-                name: "main".into(),
-                attempt: 0,
-                hash: String::new(),
-                crashes: 0,
-                round: 0,
-                sidecar: None,
-                grace: None,
-                pre_stop: None,
-                stop_signal: None,
-                earlier_boot: false,
-                image: String::new(),
-                image_ref: String::new(),
-                created_at: jiff::Timestamp::UNIX_EPOCH,
-                state: ContainerState::Unknown,
-            })
+            .map(|id| Container { name: "main".into(), ..container(id, ContainerState::Unknown) })
             .collect(),
     };
     let cases = [

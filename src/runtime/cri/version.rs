@@ -10,22 +10,22 @@ pub struct RuntimeVersion {
 }
 
 /// The first versions that can do something, by the name of the runtime.
-pub(crate) struct Since {
+pub(crate) struct FirstVersions {
     what: &'static str,
     versions: &'static [(&'static str, (u32, u32))],
 }
 
 /// Images as volumes.
-pub(crate) const IMAGE_VOLUMES: Since =
-    Since { what: "images as volumes", versions: &[("containerd", (2, 1)), ("cri-o", (1, 31))] };
+pub(crate) const IMAGE_VOLUMES: FirstVersions =
+    FirstVersions { what: "images as volumes", versions: &[("containerd", (2, 1)), ("cri-o", (1, 31))] };
 /// Devices by the names of the Container Device Interface.
-pub(crate) const CDI_DEVICES: Since =
-    Since { what: "CDI devices", versions: &[("containerd", (2, 0)), ("cri-o", (1, 23))] };
+pub(crate) const CDI_DEVICES: FirstVersions =
+    FirstVersions { what: "CDI devices", versions: &[("containerd", (2, 0)), ("cri-o", (1, 23))] };
 
 impl RuntimeVersion {
     /// Why the runtime cannot do something; none if it can. One that is not known cannot: a container without what it
     /// asks for would be worse than none.
-    pub(crate) fn lacks(&self, since: &Since) -> Option<String> {
+    pub(crate) fn lacks(&self, since: &FirstVersions) -> Option<String> {
         let first = since.versions.iter().find(|(name, _)| *name == self.name);
         if first.is_some_and(|(_, first)| self.numbers().is_some_and(|numbers| numbers >= *first)) {
             return None;
