@@ -15,7 +15,7 @@ MAX_CRATES := 140
 # Where cargo builds.
 TARGET = $$($(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
 
-.PHONY: help deps go toolchain build lint unit e2e deny size test simulate demo bench-build bench soak deb containerd e2e-containerd compatibility corpus config-corpus fuzz mutants clean
+.PHONY: help deps go toolchain build lint unit e2e deny size test simulate kill-volumes demo bench-build bench soak deb containerd e2e-containerd compatibility corpus config-corpus fuzz mutants clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -132,6 +132,9 @@ bench: bench-build go ## Measure against the Go kubelet, for about an hour; docs
 
 soak: bench-build ## Let pods come and go for SOAK_MINUTES=30, and see that the agent does not grow
 	@BENCH_AGENTS=rkubelet $(AS_ROOT) $(TARGET)/rig/examples/bench soak
+
+kill-volumes: ## Kill the agent 102 times while it prepares and releases volumes: no mount is left, and none is missing
+	$(AS_ROOT) env RKUBELET_KILL_ROUNDS=34 $(CARGO) test --locked --test e2e -- volumes::a_killed_agent_leaves_no_mount --nocapture
 
 corpus: PACKAGES := curl openssl
 corpus: deps go ## Ask a real API server again for its verdict on every manifest of the corpus
