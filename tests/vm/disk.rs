@@ -104,6 +104,8 @@ fn build(dir: &Path) -> Result<(), String> {
         let text =
             String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
         let last = text.lines().rev().find(|line| line.starts_with("E:")).or_else(|| text.lines().last());
+        // A recipe that is wrong is no reason to be quiet.
+        assert_eq!(output.status.code(), Some(69), "root-fs.sh: {text}");
         return Err(format!("the root file system cannot be made: {}", last.unwrap_or("no reason given")));
     }
     let archive = image_archive(&dir.join("images"));
