@@ -51,7 +51,6 @@ unit: ## Run the tests that need no container runtime
 vm-deps: PACKAGES := $(VM_PACKAGES)
 vm-deps: deps
 
-e2e test: PACKAGES += $(VM_PACKAGES)
 e2e: deps ## Run the end-to-end tests on a private containerd (as root)
 	$(CARGO) test --locked --no-run --tests
 	$(CARGO) build --locked --example endpoint
@@ -66,7 +65,7 @@ vm: vm-deps ## Boot the virtual machine, with rkubelet and the examples in it, a
 
 vm-scenarios: vm-deps ## Run the scenarios in the virtual machine, with VM_POWER_CUTS=20 power cuts
 	$(CARGO) test --locked --no-run --test vm
-	@VM_POWER_CUTS=$(VM_POWER_CUTS) $(AS_ROOT) $(CARGO) test --locked --test vm
+	@$(AS_ROOT) env VM_SCENARIOS=1 VM_POWER_CUTS=$(VM_POWER_CUTS) $(CARGO) test --locked --test vm
 
 deny: ## Check licences, bans and sources of all crates (installs cargo-deny if it is missing)
 	@command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny
