@@ -36,7 +36,7 @@ pub(crate) enum Command {
 #[derive(Debug)]
 pub(crate) struct SyncLoop {
     config: PodConfig,
-    workers: BTreeMap<PodName, Worker>,
+    workers: BTreeMap<PodName, WorkerEntry>,
     /// Pods whose start waits for other pods.
     held: BTreeSet<PodName>,
     /// What the node held when last listed, without its sandboxes and containers.
@@ -56,7 +56,7 @@ pub(crate) struct SyncLoop {
 
 /// What the loop knows of one worker.
 #[derive(Debug)]
-struct Worker {
+struct WorkerEntry {
     desired: Desired,
     /// The newest instance, for the view while it ends. Unknown for one that an earlier agent left.
     pod: Option<Arc<Pod>>,
@@ -67,13 +67,15 @@ struct Worker {
     told: Told,
     /// What its instances have that no other pod can have.
     holds: Holds,
+    /// What the wanted instance waits for, if another pod still has it.
+    waits: Option<Arc<str>>,
 }
 
-impl Worker {
+impl WorkerEntry {
     /// What is shown of its pod, if that is known.
     fn shown(&self) -> Option<PodView> {
         let pod = self.pod.clone()?;
-        Some(PodView { pod, state: self.state.clone(), running: self.running })
+        Some(PodView { pod, state: self.state.clone(), running: self.running, waits: self.waits.clone() })
     }
 }
 
@@ -123,7 +125,7 @@ impl SyncLoop {
     /// at a time.
     pub(crate) fn show(&mut self, view: &mut View) {
         for name in std::mem::take(&mut self.changed) {
-            match self.workers.get(&name).and_then(Worker::shown) {
+            match self.workers.get(&name).and_then(WorkerEntry::shown) {
                 Some(pod) => drop(view.pods.insert(name, pod)),
                 None => drop(view.pods.remove(&name)),
             }
@@ -187,16 +189,15 @@ impl SyncLoop {
                     worker.seen.insert(container.0, Seen::Alive);
                 }
             }
-            Report::Synced { pod, state, seen, running, number, uids } => {
+            Report::Synced { pod, state, seen, running, number, instances } => {
                 if let Some(worker) = self.workers.get_mut(&pod) {
                     worker.seen = seen;
                     worker.running = running;
-                    let wanted = worker.pod.as_ref().map(|pod| &pod.uid);
                     // Of a pod that ends, directories may be left when the runtime holds nothing any more.
                     let is_newest = worker.desired.generation == number
                         && worker.told == Told::All
                         && matches!(worker.desired.want, Want::Run(_));
-                    let freed = is_newest && worker.holds.retain(&uids, wanted);
+                    let freed = is_newest && worker.holds.retain(&instances, worker.pod.as_deref());
                     self.changed.insert(pod);
                     // A report on an earlier version says nothing about the one that is wanted now.
                     if let Some((shown, state)) = state
@@ -293,7 +294,7 @@ impl SyncLoop {
     fn review_held(&mut self) -> Vec<PodName> {
         let mut changed = Vec::new();
         for name in std::mem::take(&mut self.held) {
-            let Some(Worker { desired: Desired { want: Want::Run(pod), blocked_on, .. }, .. }) =
+            let Some(WorkerEntry { desired: Desired { want: Want::Run(pod), blocked_on, .. }, .. }) =
                 self.workers.get(&name)
             else {
                 continue;
@@ -315,7 +316,7 @@ impl SyncLoop {
     /// Looks anew at which pods may be started, and names those of which it has changed.
     fn review_starts(&mut self) -> Vec<PodName> {
         let mut changed = Vec::new();
-        for (name, Worker { desired, .. }) in &mut self.workers {
+        for (name, WorkerEntry { desired, .. }) in &mut self.workers {
             let now = self.config.starts(name);
             if matches!(desired.want, Want::Run(_)) && desired.starts != now {
                 desired.starts = now;
@@ -347,7 +348,7 @@ impl SyncLoop {
         let desired =
             Desired { generation: self.generations, want, blocked_on: Vec::new(), starts: Starts::Allowed };
         let remembered = self.remembered.remove(&name);
-        let worker = self.workers.entry(name.clone()).or_insert_with(|| Worker {
+        let worker = self.workers.entry(name.clone()).or_insert_with(|| WorkerEntry {
             desired: desired.clone(),
             pod: None,
             state: None,
@@ -355,12 +356,13 @@ impl SyncLoop {
             running: false,
             told: Told::Nothing,
             holds: Holds::default(),
+            waits: None,
         });
         worker.desired = desired.clone();
         worker.told = Told::Nothing;
         // What an earlier agent made of it may still be on disk.
         let left = remembered.as_ref().and_then(|past| past.checkpoint.instance.as_ref());
-        left.into_iter().for_each(|instance| worker.holds.add_uid(&instance.uid));
+        left.into_iter().for_each(|instance| worker.holds.add_left(instance));
         if let Want::Run(pod) = &desired.want {
             worker.pod = Some(pod.clone());
             // Until its worker has looked, the last that was known of the instance stands.
