@@ -18,7 +18,9 @@ use tracing::{info, warn};
 
 use crate::config::Config;
 use crate::host::clock::SystemClock;
+use crate::host::kernel_log::run_kernel_log;
 use crate::host::lock::{Lock, LockError, lock_root_dir, lock_runtime};
+use crate::host::state::Store;
 use crate::http::{Client, spawn_tokio_thread};
 use crate::runtime::Runtime;
 use crate::runtime::cri::CriError;
@@ -53,6 +55,9 @@ pub(crate) enum AgentError {
     /// Another agent.
     #[error("there is another agent")]
     Lock(#[from] LockError),
+    /// More is reserved than the node has.
+    #[error("what is reserved (kubeReserved, systemReserved, evictionHard) does not fit the node: {}", .0.join("; "))]
+    Reservations(Vec<String>),
     /// The signals.
     #[error("cannot listen to signals")]
     Signals(#[source] std::io::Error),
@@ -85,7 +90,8 @@ pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
     let runtime =
         Arc::new(Runtime::new(parts.cri.clone(), parts.node.clone(), parts.images, parts.handlers.clone()));
     let prober = Prober::new(Arc::new(parts.handlers), handles.clone());
-    let checkpoints = DiskCheckpoints::new(&config.root_dir, parts.node.dirs);
+    let updates = Store::in_memory(&config.root_dir, "pods");
+    let checkpoints = DiskCheckpoints::new(&config.root_dir, parts.node.dirs, updates);
     let remembered = checkpoints.read_all();
 
     // The tasks; those of the workers are started by the pool.
@@ -100,6 +106,7 @@ pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
     if let Some(policy) = config.log_rotation {
         handles.spawn(run_log_rotation(runtime.clone(), policy, view.clone(), handles.clone()));
     }
+    handles.spawn(run_kernel_log());
     handles.spawn(prober.clone().run());
     health::spawn_ports(config, &handles, &view, &prober);
     let notifier = health::notifier();

@@ -35,6 +35,7 @@
 //! | probes | `worker::prober` | a timer, and workers who say which there are | the sync loop, when a verdict changes |
 //! | housekeeping | `runtime::gc` | a timer; reads the published view and the runtime | nobody |
 //! | log rotation | `runtime::log_rotation` | first writes to logs, changes of the published view, and a timer after either | nobody |
+//! | kernel log | `host::kernel_log` | records of `/dev/kmsg` | nobody |
 //! | watchdog, status line | `agent::health` | a timer; changes of the published view | systemd |
 //!
 //! A worker's jobs (hooks, pulls, containers that are being ended) are tasks too: they end with it, and it reacts to a newer
@@ -77,7 +78,7 @@
 //! | `plan` | what to do next for a pod; start order; what is remembered of a pod |
 //! | `probe` | which probes there are, when each is due, what results mean |
 //! | `pod` | ids, decoding, defaults, validation, hashes, environment, images, what was observed |
-//! | `text`, `time` | YAML, URLs, quoting; the clock, durations, back-off |
+//! | `text`, `time` | YAML, URLs, quoting; the clock, durations, back-off, limits on waits |
 //!
 //! # Where things are decided
 //!
@@ -85,19 +86,22 @@
 //! |---|---|
 //! | Which manifest is read, and is it valid? | `source::dir`, `source::http`; `pod::decode`, `pod::validate` |
 //! | What is a pod's identity? | `pod::identity`: a versioned hash of the manifest as written, its path and the node name |
+//! | Which of two manifests of one source has a name or UID? | `source::claims` |
 //! | Which pods should run, when sources disagree? | `sync::mux`; what only one pod can have: `sync::mux::claims` |
 //! | Who starts after whom? | `plan::order` |
 //! | What may not be started, since its key was replaced? | `source::unvouched`; obeyed in `plan::starts` |
 //! | Is a container started, restarted or ended? | `plan::plan_pod`: `plan::containers` (`ContainerJudge::need`), `plan::init`, `plan::round`, `plan::stop`; what follows an exit code: `pod::restart` |
 //! | How long does a retry wait? | `time::backoff`, counted by `time::since` |
 //! | What does the URL's answer mean, and when is it asked again? | `source::http::reading` (an error, or contents), `source::http::judge` (which pods), `source::http::pace` |
+//! | What outlives the agent, a boot, a power cut? | `plan::checkpoint` (`Durability`), kept by `worker::checkpoints` |
 //! | Who may run beside us? | `host::lock`: nobody on the same root directory or runtime |
 //! | Does a newer desired state interrupt a worker? | `worker::mailbox`; while the runtime is slow: `unless_changed` in `worker::start` |
 //! | Which log is rotated, compressed or removed? | `plan::log_rotation` |
 //! | What is known of a pod? | `pod::state`, computed by `status::pod_state` |
 //! | What is served of a pod? | `status::pod_status` |
 //! | Which rights has a container? | `pod::security`, sent by `runtime::cri::convert`; what the node lacks: `runtime::security` |
-//! | What do requests and limits become? | `pod::resources`; where: `pod::cgroup_name`, made by `host::cgroup` |
+//! | What do requests and limits become? | `pod::resources`; where: `pod::cgroup_name`, made by `host::cgroup`, or systemd for it (`host::systemd`) |
+//! | What may pods use of the node? | `pod::node_allocatable`, from `host::machine` and `config::node_resources` |
 //!
 //! # Seams: where the next parts go
 //!

@@ -67,13 +67,15 @@ struct WorkerEntry {
     told: Told,
     /// What its instances have that no other pod can have.
     holds: Holds,
+    /// What the wanted instance waits for, if another pod still has it.
+    waits: Option<Arc<str>>,
 }
 
 impl WorkerEntry {
     /// What is shown of its pod, if that is known.
     fn shown(&self) -> Option<PodView> {
         let pod = self.pod.clone()?;
-        Some(PodView { pod, state: self.state.clone(), running: self.running })
+        Some(PodView { pod, state: self.state.clone(), running: self.running, waits: self.waits.clone() })
     }
 }
 
@@ -187,16 +189,15 @@ impl SyncLoop {
                     worker.seen.insert(container.0, Seen::Alive);
                 }
             }
-            Report::Synced { pod, state, seen, running, number, uids } => {
+            Report::Synced { pod, state, seen, running, number, instances } => {
                 if let Some(worker) = self.workers.get_mut(&pod) {
                     worker.seen = seen;
                     worker.running = running;
-                    let wanted = worker.pod.as_ref().map(|pod| &pod.uid);
                     // Of a pod that ends, directories may be left when the runtime holds nothing any more.
                     let is_newest = worker.desired.generation == number
                         && worker.told == Told::All
                         && matches!(worker.desired.want, Want::Run(_));
-                    let freed = is_newest && worker.holds.retain(&uids, wanted);
+                    let freed = is_newest && worker.holds.retain(&instances, worker.pod.as_deref());
                     self.changed.insert(pod);
                     // A report on an earlier version says nothing about the one that is wanted now.
                     if let Some((shown, state)) = state
@@ -355,12 +356,13 @@ impl SyncLoop {
             running: false,
             told: Told::Nothing,
             holds: Holds::default(),
+            waits: None,
         });
         worker.desired = desired.clone();
         worker.told = Told::Nothing;
         // What an earlier agent made of it may still be on disk.
         let left = remembered.as_ref().and_then(|past| past.checkpoint.instance.as_ref());
-        left.into_iter().for_each(|instance| worker.holds.add_uid(&instance.uid));
+        left.into_iter().for_each(|instance| worker.holds.add_left(instance));
         if let Want::Run(pod) = &desired.want {
             worker.pod = Some(pod.clone());
             // Until its worker has looked, the last that was known of the instance stands.
