@@ -18,9 +18,11 @@ use tracing::{info, warn};
 
 use crate::config::Config;
 use crate::host::clock::SystemClock;
+use crate::host::cpu_manager::CpuError;
 use crate::host::lock::{Lock, LockError, lock_root_dir, lock_runtime};
 use crate::http::{Client, spawn_tokio_thread};
 use crate::runtime::Runtime;
+use crate::runtime::cpus::run_cpu_assignment;
 use crate::runtime::cri::CriError;
 use crate::runtime::gc::run_housekeeping;
 use crate::runtime::log_rotation::run_log_rotation;
@@ -53,6 +55,9 @@ pub(crate) enum AgentError {
     /// Another agent.
     #[error("there is another agent")]
     Lock(#[from] LockError),
+    /// CPUs that containers have for themselves.
+    #[error("cannot give containers CPUs of their own")]
+    Cpus(#[from] CpuError),
     /// The signals.
     #[error("cannot listen to signals")]
     Signals(#[source] std::io::Error),
@@ -82,6 +87,7 @@ pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
     let view = Published::default();
 
     let parts = build::runtime(config, &reactor, &client, &handles.telemetry)?;
+    let runtime_security = parts.node.security.clone();
     let runtime =
         Arc::new(Runtime::new(parts.cri.clone(), parts.node.clone(), parts.images, parts.handlers.clone()));
     let prober = Prober::new(Arc::new(parts.handlers), handles.clone());
@@ -100,6 +106,7 @@ pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
     if let Some(policy) = config.log_rotation {
         handles.spawn(run_log_rotation(runtime.clone(), policy, view.clone(), handles.clone()));
     }
+    handles.spawn(run_cpu_assignment(runtime.clone(), view.clone()));
     handles.spawn(prober.clone().run());
     health::spawn_ports(config, &handles, &view, &prober);
     let notifier = health::notifier();
@@ -115,9 +122,10 @@ pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
         prober,
         crash_loop: Backoff::crash_loop(config.max_container_restart_period),
     };
-    let sync_loop = SyncLoop::new(sources).remembering(remembered.clone());
+    let limits = build::node_limits(config, &runtime_security);
+    let sync_loop = SyncLoop::new(sources).remembering(remembered.clone()).on_node(limits);
     let pool = WorkerPool::new(context, remembered);
-    let turning = turn::run_sync_loop(sync_loop, events, pool, view, handles.telemetry.metrics.clone());
+    let turning = turn::run_sync_loop(sync_loop, events, pool, view, handles.telemetry.clone());
     info!(node = config.node_name, version = env!("CARGO_PKG_VERSION"), "rkubelet is running");
     smol::block_on(handles.executor.run(future::or(turning, wait_for_end(signals, runtime))));
     health::notify_stopping(notifier.as_ref());

@@ -4,6 +4,7 @@
 //! [`PodRuntime`] alone.
 
 mod cgroups;
+pub(crate) mod cpus;
 pub mod cri;
 pub(crate) mod gc;
 pub(crate) mod handlers;
@@ -27,6 +28,7 @@ use smol::Timer;
 use smol::lock::{OnceCell, RwLock};
 
 use crate::host::cgroup::Cgroups;
+use crate::host::cpu_manager::CpuManager;
 use crate::host::resource::{ResourceError, Resources};
 use crate::host::state::StateError;
 use crate::host::{Dirs, FileError, NodeIps};
@@ -72,6 +74,8 @@ pub(crate) struct NodeSettings {
     pub(crate) cgroups: Arc<Cgroups>,
     /// The configured cgroup driver.
     pub(crate) cgroup_driver: Option<CgroupDriver>,
+    /// Who has CPUs of its own; none if nobody has.
+    pub(crate) cpus: Option<Arc<CpuManager>>,
 }
 
 /// The container runtime and the node around it.
@@ -88,6 +92,7 @@ pub(crate) struct Runtime {
     starts: RwLock<()>,
     /// Once it is known.
     cgroup_driver: OnceCell<CgroupDriver>,
+    told_cpus: cpus::Told,
 }
 
 /// Sandboxes to make at the same time. More of them start no sooner on a machine of this many cores, and keep
@@ -105,6 +110,7 @@ impl Runtime {
             sandbox_permits: PriorityLimiter::new(sandbox_width(cores)),
             starts: RwLock::new(()),
             cgroup_driver: OnceCell::new(),
+            told_cpus: cpus::Told::default(),
             cri,
             node,
             images,

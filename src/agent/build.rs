@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use tracing::info;
+use tracing::{info, warn};
 
 use super::AgentError;
 use crate::config::Config;
 use crate::host::boot::boot_id;
+use crate::host::capacity::read_capacity;
 use crate::host::cgroup::Cgroups;
+use crate::host::cpu_manager::{CpuError, CpuManager};
 use crate::host::machine;
 use crate::host::security::node_security;
 use crate::host::state::Store;
@@ -16,6 +18,7 @@ use crate::http::{Client, Proxies, Reactor};
 use crate::pod::Source;
 use crate::pod::dns::ClusterDns;
 use crate::pod::resources::NodeResources;
+use crate::pod::security::admission::NodeSecurity;
 use crate::runtime::cri::{CriClient, Timeouts};
 use crate::runtime::handlers::HandlerRunner;
 use crate::runtime::{Fallback, Images, NodeSettings, PullSettings};
@@ -23,7 +26,9 @@ use crate::source::dir::{DirSource, Signing, run_dir};
 use crate::source::http::{HttpSource, run_http};
 use crate::source::trust::Trust;
 use crate::status::Telemetry;
+use crate::sync::admission::{NodeLimits, PODS, Requests};
 use crate::sync::handles::Handles;
+use crate::text::chain;
 
 /// What the runtime consists of.
 pub(super) struct RuntimeParts {
@@ -36,7 +41,7 @@ pub(super) struct RuntimeParts {
 /// The runtime's parts.
 ///
 /// # Errors
-/// When the CRI client cannot be made.
+/// When the CRI client cannot be made, or the CPUs are not there that the configuration reserves.
 pub(super) fn runtime(
     config: &Config,
     reactor: &Reactor,
@@ -59,6 +64,7 @@ pub(super) fn runtime(
         },
         cgroups: Arc::new(cgroups(config)),
         cgroup_driver: config.cgroups.driver,
+        cpus: cpus(config)?,
         boot_id: boot_id(),
         resolv_conf: config.resolv_conf.clone(),
         security: node_security(config.allowed_unsafe_sysctls.clone(), config.seccomp_default),
@@ -76,6 +82,12 @@ pub(super) fn runtime(
     Ok(RuntimeParts { cri, node, images, handlers })
 }
 
+/// Who has CPUs of its own, if anybody may.
+fn cpus(config: &Config) -> Result<Option<Arc<CpuManager>>, CpuError> {
+    let reserved = config.cpu_manager.as_ref();
+    reserved.map(|reserved| CpuManager::new(&config.root_dir, reserved).map(Arc::new)).transpose()
+}
+
 /// Where pods are placed, and what the machine has to give.
 fn cgroups(config: &Config) -> Cgroups {
     let settings = &config.cgroups;
@@ -89,14 +101,36 @@ fn cgroups(config: &Config) -> Cgroups {
         single_process_oom_kill: settings.single_process_oom_kill,
         pod_pids_limit: settings.pod_pids_limit,
     };
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    Cgroups::new(
-        settings.root.clone(),
-        settings.per_qos,
-        node,
-        hierarchies,
-        i64::try_from(cores).unwrap_or(i64::MAX / 1024),
-    )
+    Cgroups::new(settings.root.clone(), settings.per_qos, node, hierarchies, cores())
+}
+
+/// What the node has room for.
+pub(super) fn node_limits(config: &Config, security: &NodeSecurity) -> NodeLimits {
+    let mut allocatable = Requests::default();
+    match read_capacity(&config.root_dir) {
+        Ok(found) => {
+            allocatable.set("cpu", found.cpu.milli_value());
+            allocatable.set("memory", found.memory.value());
+            allocatable.set("ephemeral-storage", found.ephemeral_storage.value());
+        }
+        Err(error) => {
+            warn!(error = chain(&error), "cannot find out what the node has: no pod fits that requests it")
+        }
+    }
+    allocatable.set(PODS, config.admission.most_pods(cores()));
+    for (name, bytes) in machine::huge_page_capacity() {
+        allocatable.set(&name, bytes);
+    }
+    NodeLimits {
+        name: config.node_name.clone(),
+        labels: config.admission.labels.clone(),
+        allocatable,
+        security: security.clone(),
+    }
+}
+
+fn cores() -> i64 {
+    std::thread::available_parallelism().map_or(1, |cores| i64::try_from(cores.get()).unwrap_or(1))
 }
 
 /// Starts the sources that are configured, and names them.

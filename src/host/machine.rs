@@ -20,6 +20,19 @@ pub(crate) fn huge_page_sizes() -> Vec<HugePageSize> {
     sizes
 }
 
+/// How many bytes of huge pages there are, by the name of the resource: `hugepages-2Mi`.
+pub(crate) fn huge_page_capacity() -> Vec<(String, i64)> {
+    let entries = fs::read_dir("/sys/kernel/mm/hugepages").into_iter().flatten().flatten();
+    let each = entries.filter_map(|entry| {
+        let count = fs::read_to_string(entry.path().join("nr_hugepages")).unwrap_or_default();
+        let size = parse_huge_page_size(entry.file_name().to_str()?)?;
+        // Kubernetes writes Mi where cgroups write MB.
+        let name = format!("hugepages-{}i", size.name.trim_end_matches('B'));
+        Some((name, size.bytes.saturating_mul(count.trim().parse().unwrap_or(0))))
+    });
+    each.collect()
+}
+
 /// The cgroup hierarchies that are mounted.
 pub(crate) fn cgroup_hierarchies() -> Hierarchies {
     Hierarchies::parse(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())

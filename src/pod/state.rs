@@ -97,6 +97,8 @@ pub(crate) struct Failed {
 pub(crate) enum FailedReason {
     /// It was active for longer than `activeDeadlineSeconds`.
     DeadlineExceeded,
+    /// A pod of higher priority needed its room. It runs again when there is room for it.
+    Preempting,
 }
 
 impl FailedReason {
@@ -104,6 +106,7 @@ impl FailedReason {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::DeadlineExceeded => "DeadlineExceeded",
+            Self::Preempting => "Preempting",
         }
     }
 }

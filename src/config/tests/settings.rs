@@ -54,6 +54,8 @@ fn defaults_are_those_of_kubelet() {
                 pod_pids_limit: None,
                 single_process_oom_kill: false,
             },
+            admission: config.admission.clone(),
+            cpu_manager: None,
             parallel_image_pulls: Some(1),
             image_pull_deadline: Duration::from_secs(3600),
             image_pull_fallback: false,
@@ -110,10 +112,8 @@ fn flags_win_over_the_file() {
     assert_eq!(config.pod_manifest_path, Some(PathBuf::from("/cwd/m")));
     assert_eq!(config.verbosity, 4);
     assert_eq!(config.cluster_dns, ["10.0.0.2".parse::<std::net::IpAddr>().unwrap()]);
-    assert_eq!(
-        config.warnings,
-        ["KubeletConfiguration fields without effect yet: maxPods", "flags without effect yet: --max-pods"]
-    );
+    assert_eq!(config.admission.most_pods(1), 20);
+    assert_eq!(config.warnings, Vec::<String>::new());
 
     assert_eq!(resolve(body, &["--pod-manifest-path="]).pod_manifest_path, None);
 }
@@ -141,7 +141,8 @@ fn endpoints_addresses_labels_and_headers_are_read() {
     assert_eq!(config.node_ips.len(), 2);
     assert_eq!(config.manifest_url_headers.get_all("a").iter().collect::<Vec<_>>(), ["secret-1", "secret-2"]);
     assert!(!format!("{config:?}").contains("secret"), "the values of headers do not show");
-    assert_eq!(config.warnings, ["flags without effect yet: --node-labels"]);
+    assert_eq!((config.admission.labels["a"].as_str(), config.admission.labels["c"].as_str()), ("b", ""));
+    assert_eq!(config.warnings, Vec::<String>::new());
 }
 
 #[test]

@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::admit::Admission;
 use super::{Command, SyncLoop};
-use crate::plan::Want;
+use crate::plan::{Starts, Want};
 use crate::pod::{Pod, PodName, PodUid};
 use crate::sync::mux::claims::{Claim, claims};
 
@@ -63,6 +64,9 @@ impl SyncLoop {
     /// the instance waits: both would live in the same directories, or listen on the same port.
     pub(super) fn tell(&mut self, name: &PodName) -> Option<Command> {
         let worker = self.workers.get(name)?;
+        if worker.admission == Admission::Undecided && matches!(worker.desired.want, Want::Run(_)) {
+            return None;
+        }
         let mut told = Told::All;
         match (&worker.desired.want, worker.told) {
             (Want::Run(_), Told::ToClear) => told = Told::ToClear,
@@ -82,7 +86,12 @@ impl SyncLoop {
             Want::Run(_) if told == Told::ToClear => {
                 (desired.want, desired.blocked_on) = (Want::Stop { grace: None }, Vec::new());
             }
-            Want::Run(pod) => worker.holds.add(pod),
+            Want::Run(pod) => {
+                worker.holds.add(pod);
+                if let (Admission::Refused(waiting), Starts::Allowed) = (&worker.admission, &desired.starts) {
+                    desired.starts = Starts::NotAdmitted(waiting.clone());
+                }
+            }
             Want::Stop { .. } | Want::End { .. } => {}
         }
         Some(Command::Tell(name.clone(), desired))
@@ -111,8 +120,9 @@ impl SyncLoop {
 
     /// Tells those who have waited for what may be free now.
     pub(super) fn tell_waiting(&mut self) -> Vec<Command> {
-        let waiting = self.workers.iter().filter(|(_, worker)| worker.told == Told::Nothing);
-        let waiting: Vec<_> = waiting.map(|(name, _)| name.clone()).collect();
+        let mut waiting = self.review_admission();
+        let untold = self.workers.iter().filter(|(_, worker)| worker.told == Told::Nothing);
+        waiting.extend(untold.map(|(name, _)| name.clone()));
         waiting.iter().filter_map(|name| self.tell(name)).collect()
     }
 }
