@@ -3,7 +3,7 @@
 CARGO ?= cargo
 # Debian's names of what the end-to-end tests and the demo run on, and of a C compiler for their pause program.
 PACKAGES := containerd runc containernetworking-plugins busybox-static iptables iproute2 util-linux gcc libc6-dev \
-  docker-registry apache2-utils minisign nginx openssl faketime
+  docker-registry apache2-utils minisign nginx openssl faketime systemd
 # Root has no need of sudo, and a minimal machine no sudo.
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 # The tests and the demo make namespaces: they are built as the user, and run as root.

@@ -19,6 +19,7 @@ use tracing::{info, warn};
 use crate::config::Config;
 use crate::host::clock::SystemClock;
 use crate::host::cpu_manager::CpuError;
+use crate::host::kernel_log::run_kernel_log;
 use crate::host::lock::{Lock, LockError, lock_root_dir, lock_runtime};
 use crate::http::{Client, spawn_tokio_thread};
 use crate::runtime::Runtime;
@@ -58,6 +59,9 @@ pub(crate) enum AgentError {
     /// CPUs that containers have for themselves.
     #[error("cannot give containers CPUs of their own")]
     Cpus(#[from] CpuError),
+    /// More is reserved than the node has.
+    #[error("what is reserved (kubeReserved, systemReserved, evictionHard) does not fit the node: {}", .0.join("; "))]
+    Reservations(Vec<String>),
     /// The signals.
     #[error("cannot listen to signals")]
     Signals(#[source] std::io::Error),
@@ -87,7 +91,7 @@ pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
     let view = Published::default();
 
     let parts = build::runtime(config, &reactor, &client, &handles.telemetry)?;
-    let runtime_security = parts.node.security.clone();
+    let limits = build::node_limits(config, &parts.allocatable, parts.node.security.clone());
     let runtime =
         Arc::new(Runtime::new(parts.cri.clone(), parts.node.clone(), parts.images, parts.handlers.clone()));
     let prober = Prober::new(Arc::new(parts.handlers), handles.clone());
@@ -107,6 +111,7 @@ pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
         handles.spawn(run_log_rotation(runtime.clone(), policy, view.clone(), handles.clone()));
     }
     handles.spawn(run_cpu_assignment(runtime.clone(), view.clone()));
+    handles.spawn(run_kernel_log());
     handles.spawn(prober.clone().run());
     health::spawn_ports(config, &handles, &view, &prober);
     let notifier = health::notifier();
@@ -122,7 +127,6 @@ pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
         prober,
         crash_loop: Backoff::crash_loop(config.max_container_restart_period),
     };
-    let limits = build::node_limits(config, &runtime_security);
     let sync_loop = SyncLoop::new(sources).remembering(remembered.clone()).on_node(limits);
     let pool = WorkerPool::new(context, remembered);
     let turning = turn::run_sync_loop(sync_loop, events, pool, view, handles.telemetry.clone());

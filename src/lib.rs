@@ -36,6 +36,7 @@
 //! | housekeeping | `runtime::gc` | a timer; reads the published view and the runtime | nobody |
 //! | CPUs of their own | `runtime::cpus`, where the policy is `static` | changes of the published view | nobody |
 //! | log rotation | `runtime::log_rotation` | first writes to logs, changes of the published view, and a timer after either | nobody |
+//! | kernel log | `host::kernel_log` | records of `/dev/kmsg` | nobody |
 //! | watchdog, status line | `agent::health` | a timer; changes of the published view | systemd |
 //!
 //! A worker's jobs (hooks, pulls, containers that are being ended) are tasks too: they end with it, and it reacts to a newer
@@ -100,7 +101,8 @@
 //! | What is known of a pod? | `pod::state`, computed by `status::pod_state` |
 //! | What is served of a pod? | `status::pod_status` |
 //! | Which rights has a container? | `pod::security`, sent by `runtime::cri::convert`; what the node lacks: `runtime::security` |
-//! | What do requests and limits become? | `pod::resources`; where: `pod::cgroup_name`, made by `host::cgroup` |
+//! | What do requests and limits become? | `pod::resources`; where: `pod::cgroup_name`, made by `host::cgroup`, or systemd for it (`host::systemd`) |
+//! | What may pods use of the node? | `pod::node_allocatable`, from `host::machine` and `config::node_resources` |
 //!
 //! # Seams: where the next parts go
 //!

@@ -20,12 +20,12 @@ mod stop;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_lite::future;
 use k8s_openapi::api::core::v1::Container as ContainerSpec;
 use smol::Timer;
-use smol::lock::{OnceCell, RwLock};
+use smol::lock::{Mutex, RwLock};
 
 use crate::host::cgroup::Cgroups;
 use crate::host::cpu_manager::CpuManager;
@@ -91,7 +91,8 @@ pub(crate) struct Runtime {
     /// Held for reading while a container is being started: see [`Runtime::drain`].
     starts: RwLock<()>,
     /// Once it is known.
-    cgroup_driver: OnceCell<CgroupDriver>,
+    cgroup_driver: Mutex<Option<(CgroupDriver, Instant)>>,
+    /// What containers were told of their CPUs.
     told_cpus: cpus::Told,
 }
 
@@ -109,7 +110,7 @@ impl Runtime {
             resources: Resources::new(&node.dirs, &node.cgroups),
             sandbox_permits: PriorityLimiter::new(sandbox_width(cores)),
             starts: RwLock::new(()),
-            cgroup_driver: OnceCell::new(),
+            cgroup_driver: Mutex::new(None),
             told_cpus: cpus::Told::default(),
             cri,
             node,

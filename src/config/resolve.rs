@@ -5,6 +5,7 @@
 
 mod admission;
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,13 +15,12 @@ use hyper::header::{
 };
 use serde_json::Value;
 
-pub(crate) use admission::AdmissionSettings;
-
 use super::error::ConfigError;
 use super::flags::Flags;
 use super::kind::parse_bind_address;
 use super::kubelet_configuration::KubeletConfiguration;
 use super::node_name::{is_usable, node_name};
+use super::node_resources::{NodeResourceSettings, node_resource_settings};
 use super::validate::find_problems;
 use crate::host::cpu_manager::ReservedCpus;
 use crate::http::tls::{Identity, Roots};
@@ -85,10 +85,12 @@ pub(crate) struct Config {
     pub resolv_conf: Option<PathBuf>,
     /// Where pods are placed, and how their limits are enforced.
     pub cgroups: CgroupSettings,
-    /// What the node is, and how many pods it takes.
-    pub admission: AdmissionSettings,
+    /// The node's labels (`--node-labels`, and kubelet's own).
+    pub node_labels: BTreeMap<String, String>,
     /// The CPUs that no container has for itself, if any may have some (`cpuManagerPolicy: static`).
     pub cpu_manager: Option<ReservedCpus>,
+    /// What pods may use of the node.
+    pub node_resources: NodeResourceSettings,
     /// How many images may be pulled at a time; none for no limit.
     pub parallel_image_pulls: Option<usize>,
     /// The longest time that a pull may take (`--image-pull-deadline`).
@@ -222,8 +224,9 @@ impl Config {
                 None => Some("/etc/resolv.conf".into()),
             },
             cgroups: cgroup_settings(&settings),
-            admission: AdmissionSettings::new(&settings, flags, &name),
+            node_labels: admission::node_labels(flags, &name),
             cpu_manager: admission::reserved_cpus(&settings),
+            node_resources: node_resource_settings(&merged, flags),
             parallel_image_pulls: if settings.bool("serializeImagePulls").unwrap_or(parallel < 2) {
                 Some(1)
             } else {

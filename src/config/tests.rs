@@ -62,6 +62,10 @@ fn other_value(path: &str) -> &'static str {
         "cpuCFSQuotaPeriod" => "7ms",
         "cpuManagerPolicy" => "static",
         "podPidsLimit" | "podsPerCore" => "7",
+        "enforceNodeAllocatable" => "[none]",
+        "kubeReserved" | "systemReserved" => "{cpu: 7m}",
+        "kubeReservedCgroup" | "systemReservedCgroup" => "/other",
+        "reservedSystemCPUs" => "'0'",
         "singleProcessOOMKill" => "true",
         "clusterDNS" => "[10.96.0.10]",
         "clusterDomain" => "cluster.local",
@@ -110,6 +114,7 @@ fn every_mirror_of_an_honoured_field_changes_the_config() {
         let Target::Field(path) = flag.target else { continue };
         let value = match path {
             "staticPodURLHeader" => "a:b",
+            "kubeReserved" | "systemReserved" => "cpu=7m",
             _ => other_value(path).trim_matches(['[', ']', '\'']),
         };
         let body = match path {

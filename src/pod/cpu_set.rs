@@ -30,11 +30,6 @@ impl CpuSet {
         self.0.len()
     }
 
-    /// There are none.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Those of either.
     pub(crate) fn union(&self, other: &Self) -> Self {
         Self(&self.0 | &other.0)

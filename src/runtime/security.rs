@@ -6,7 +6,7 @@ use super::cri::convert::Surroundings;
 use super::{Runtime, StartError};
 use crate::plan::Waiting;
 use crate::pod::Pod;
-use crate::pod::security::admission::{NotAdmitted, needs_strict_groups, no_strict_groups, uses_selinux};
+use crate::pod::security::admission::{NotAdmitted, needs_strict_groups, no_strict_groups};
 use crate::pod::security::{ImageUser, check_non_root};
 use crate::time::backoff::Backoff;
 
@@ -21,9 +21,6 @@ impl Runtime {
             if !has.map_err(|error| StartError::cri(no_strict_groups().reason, error))? {
                 return Err(not_admitted(no_strict_groups(), Backoff::STEP));
             }
-        }
-        if uses_selinux(pod) && !self.node.security.has_selinux {
-            tracing::warn!(pod = %pod.name, "seLinuxOptions have no effect: the kernel has no SELinux");
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ mod tests;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Container;
 
@@ -80,8 +80,10 @@ impl Runtime {
     /// When something cannot be made, or is not what the manifest says.
     pub(super) async fn prepare_resources(&self, pod: &Arc<Pod>) -> Result<(), StartError> {
         self.cgroup_driver().await?;
-        let (resources, pod) = (self.resources.clone(), pod.clone());
-        let prepared = smol::unblock(move || resources.prepare(&pod)).await;
+        let (resources, prepared) = (self.resources.clone(), pod.clone());
+        let begun = Instant::now();
+        let prepared = smol::unblock(move || resources.prepare(&prepared)).await;
+        tracing::debug!(pod = %pod.name, took = ?begun.elapsed(), "prepared what a pod needs on the node");
         prepared.map_err(|error| StartError::refused(error.reason, chain(&error.source)))
     }
 

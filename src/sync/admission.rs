@@ -12,7 +12,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use crate::pod::Pod;
-use crate::pod::security::admission::{NodeSecurity, NotAdmitted, admit};
+use crate::pod::security::admission::{NodeSecurity, NotAdmitted, admit, needs_selinux, no_selinux};
 use crate::pod::state::Waiting;
 
 pub(crate) use requests::Requests;
@@ -65,10 +65,12 @@ impl Shortage {
 /// Why a pod cannot run on a node of this kind, however empty it is.
 pub(crate) fn find_mismatch(pod: &Pod, node: &NodeLimits) -> Option<Waiting> {
     let refusal = |reason: &str, message: &str| Waiting { reason: reason.into(), message: message.into() };
-    let of_security = admit(pod, &node.security).err();
+    let unconfined = || (needs_selinux(pod) && !node.security.has_selinux).then(no_selinux);
+    let of_security = admit(pod, &node.security).err().or_else(unconfined);
     let waiting = |NotAdmitted { reason, message }: NotAdmitted| Waiting { reason: reason.into(), message };
-    // kubelet asks for AppArmor last of all.
-    let (late, early): (Vec<_>, Vec<_>) = of_security.into_iter().partition(|r| r.reason == "AppArmor");
+    // kubelet asks for AppArmor last of all; SELinux is asked for here alone.
+    let (late, early): (Vec<_>, Vec<_>) =
+        of_security.into_iter().partition(|refusal| refusal.reason != "SysctlForbidden");
     let label = pod.metadata.labels.as_ref().and_then(|labels| labels.get(OS_LABEL));
     let general = || {
         if label.is_some_and(|label| label != OS) {

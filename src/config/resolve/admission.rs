@@ -1,4 +1,4 @@
-//! What the configuration says of the node itself: its labels, and how many pods it takes.
+//! What the configuration says of the node itself: its labels, and which CPUs are reserved.
 
 use std::collections::BTreeMap;
 
@@ -10,53 +10,28 @@ use crate::host::cpu_manager::ReservedCpus;
 use crate::pod::cpu_set::CpuSet;
 use crate::pod::quantity::Amount;
 
-/// Settings that decide which pods the node takes.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct AdmissionSettings {
-    /// The node's labels: kubelet's own, and those of `--node-labels`, which win.
-    pub labels: BTreeMap<String, String>,
-    /// The most pods (`maxPods`).
-    max_pods: i64,
-    /// The most pods per core (`podsPerCore`); zero for no such limit.
-    pods_per_core: i64,
-}
-
-impl AdmissionSettings {
-    /// From the merged settings, for a node of this name.
-    pub(super) fn new(settings: &Settings<'_>, flags: &Flags, node: &str) -> Self {
-        let arch = match std::env::consts::ARCH {
-            "x86_64" => "amd64",
-            "aarch64" => "arm64",
-            "x86" => "386",
-            "powerpc64" => "ppc64le",
-            other => other,
-        };
-        let mut labels: BTreeMap<String, String> = [
-            ("beta.kubernetes.io/arch", arch),
-            ("beta.kubernetes.io/os", "linux"),
-            ("kubernetes.io/arch", arch),
-            ("kubernetes.io/hostname", node),
-            ("kubernetes.io/os", "linux"),
-        ]
-        .map(|(label, value)| (label.to_owned(), value.to_owned()))
-        .into();
-        let own = flags.get("node-labels").and_then(Value::as_object);
-        let own = own.into_iter().flatten().filter_map(|(label, value)| Some((label, value.as_str()?)));
-        labels.extend(own.map(|(label, value)| (label.clone(), value.to_owned())));
-        Self {
-            labels,
-            max_pods: settings.int("maxPods").filter(|most| *most > 0).unwrap_or(110),
-            pods_per_core: settings.int("podsPerCore").unwrap_or(0),
-        }
-    }
-
-    /// How many pods a node with so many cores takes.
-    pub(crate) fn most_pods(&self, cores: i64) -> i64 {
-        match self.pods_per_core {
-            0 => self.max_pods,
-            each => each.saturating_mul(cores).min(self.max_pods),
-        }
-    }
+/// The node's labels: kubelet's own, and those of `--node-labels`, which win.
+pub(super) fn node_labels(flags: &Flags, node: &str) -> BTreeMap<String, String> {
+    let arch = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        "x86" => "386",
+        "powerpc64" => "ppc64le",
+        other => other,
+    };
+    let mut labels: BTreeMap<String, String> = [
+        ("beta.kubernetes.io/arch", arch),
+        ("beta.kubernetes.io/os", "linux"),
+        ("kubernetes.io/arch", arch),
+        ("kubernetes.io/hostname", node),
+        ("kubernetes.io/os", "linux"),
+    ]
+    .map(|(label, value)| (label.to_owned(), value.to_owned()))
+    .into();
+    let own = flags.get("node-labels").and_then(Value::as_object);
+    let own = own.into_iter().flatten().filter_map(|(label, value)| Some((label, value.as_str()?)));
+    labels.extend(own.map(|(label, value)| (label.clone(), value.to_owned())));
+    labels
 }
 
 /// The CPUs that containers share in any case, where some may have others for themselves.
@@ -79,21 +54,8 @@ mod tests {
 
     use super::*;
 
-    fn settings(text: &str, arguments: &[&str]) -> AdmissionSettings {
-        crate::config::tests::resolve_on("node1", text, arguments).unwrap().admission
-    }
-
     #[test]
-    fn pods_and_labels() {
-        for (text, cores, expect) in [
-            ("", 4, 110),
-            ("maxPods: 0", 4, 110),
-            ("maxPods: 7", 4, 7),
-            ("podsPerCore: 3", 4, 12),
-            ("podsPerCore: 3\nmaxPods: 5", 4, 5),
-        ] {
-            assert_eq!(settings(text, &[]).most_pods(cores), expect, "{text}");
-        }
+    fn labels_and_reserved_cpus() {
         for (text, expect) in [
             ("reservedSystemCPUs: '0'", None),
             ("cpuManagerPolicy: none", None),
@@ -107,7 +69,8 @@ mod tests {
             });
             assert_eq!(shown.as_deref(), expect, "{text}");
         }
-        let labels = settings("", &["--node-labels=rack=a,kubernetes.io/os=plan9"]).labels;
+        let flags = ["--node-labels=rack=a,kubernetes.io/os=plan9"];
+        let labels = crate::config::tests::resolve_on("node1", "", &flags).unwrap().node_labels;
         let shown = ["rack", "kubernetes.io/os", "kubernetes.io/hostname"].map(|label| &labels[label]);
         assert_eq!(json!(shown), json!(["a", "plan9", "node1"]));
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::pod::Pod;
+use crate::pod::node_allocatable::ResourceAmounts;
 use crate::pod::quantity::Amount;
 use crate::pod::resources::total::pod_resources;
 
@@ -23,14 +24,14 @@ impl Requests {
         amounts.chain([(PODS.to_owned(), 1)]).collect()
     }
 
+    /// These amounts.
+    pub(crate) fn of_amounts(amounts: &ResourceAmounts) -> Self {
+        amounts.iter().map(|(name, amount)| (name.clone(), in_units(name, *amount))).collect()
+    }
+
     /// How much of a resource.
     pub(crate) fn get(&self, name: &str) -> i64 {
         self.0.get(name).copied().unwrap_or_default()
-    }
-
-    /// Says how much of a resource there is.
-    pub(crate) fn set(&mut self, name: &str, amount: i64) {
-        self.0.insert(name.to_owned(), amount);
     }
 
     /// The resources that it names.
@@ -64,6 +65,6 @@ impl FromIterator<(String, i64)> for Requests {
 }
 
 /// An amount in the unit that sums of the resource are made in.
-pub(crate) fn in_units(name: &str, amount: Amount) -> i64 {
+fn in_units(name: &str, amount: Amount) -> i64 {
     if name == "cpu" { amount.milli_value() } else { amount.value() }
 }
