@@ -28,6 +28,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 pub(crate) use self::error::ConfigError;
+pub use self::flags::help::{FlagRow, flag_rows};
 pub(crate) use self::node_resources::{Enforced, NodeResourceSettings, ReservedCgroup};
 pub(crate) use self::resolve::Config;
 

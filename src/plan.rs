@@ -39,10 +39,10 @@ use crate::time::since::Since;
 use stop::{StopProgress, Stopping};
 
 pub(crate) use crate::pod::state::{Failed, Waiting};
-pub(crate) use deadline::Activity;
+pub(crate) use deadline::{active_since, date_of};
 pub(crate) use ending::{Signalling, StopAction, StopContainer, Terminations};
 pub(crate) use pull::{PullFailure, PullPermit, PullRecord};
-pub(crate) use sandbox::MadeSandbox;
+pub(crate) use sandbox::{MAX_RELEASES, MadeSandbox};
 pub(crate) use starts::Starts;
 
 /// What is wanted for a pod name.
@@ -230,6 +230,8 @@ pub(crate) struct History {
     pub pulls: BTreeMap<String, PullFailure>,
     /// Containers whose image is being pulled, by name.
     pub pulling: BTreeSet<String>,
+    /// Dead sandboxes whose network could not be released, and how often in a row.
+    pub unreleased: BTreeMap<SandboxId, u32>,
 }
 
 /// Failures of one kind in a row.
@@ -293,7 +295,7 @@ pub(crate) struct Situation<'a> {
     /// The ends that have begun.
     pub terminations: &'a Terminations,
     /// Since when the wanted instance is at work, if it is: waiting for its turn is no part of that.
-    pub activity: Option<Activity>,
+    pub active_since: Option<Since>,
     /// How crash loops wait.
     pub crash_loop: Backoff,
     /// When containers ended, as counted since it was first seen. One that is missing is dated by the wall clock.
@@ -352,6 +354,7 @@ pub(crate) fn plan_pod(situation: &Situation<'_>) -> Plan {
         let mut sweep = stop::plan_remove(observed, belongs_to_other);
         // With a fixed metadata.uid the successor lives in the same directories.
         sweep.retain(|step| *step != Step::RemoveInstance(pod.uid.clone()));
+        sweep.extend(sandbox::plan_late_release(pod, situation, &others));
         sweep.extend(sandbox::plan_tidy(pod, observed, &others));
         plan.steps = sweep;
     }

@@ -23,7 +23,7 @@ use crate::pod::resources::{NodeResources, PodFigures, amount_figures};
 use crate::pod::security::admission::NodeSecurity;
 use crate::runtime::cri::{CriClient, ErrorClass, Timeouts};
 use crate::runtime::handlers::HandlerRunner;
-use crate::runtime::{Fallback, Images, NodeSettings, PullSettings};
+use crate::runtime::{Images, NodeSettings, PullFallback, PullSettings};
 use crate::source::dir::{DirSource, Signing, run_dir};
 use crate::source::http::{HttpSource, run_http};
 use crate::source::trust::Trust;
@@ -76,7 +76,7 @@ pub(super) fn runtime(
     };
     let settings = PullSettings {
         width: config.parallel_image_pulls,
-        fallback: if config.image_pull_fallback { Fallback::Present } else { Fallback::Never },
+        fallback: if config.image_pull_fallback { PullFallback::Present } else { PullFallback::Never },
         root_dir: config.root_dir.clone(),
         providers: config.credential_providers.clone(),
         plugin_dir: config.credential_provider_bin_dir.clone(),

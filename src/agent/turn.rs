@@ -10,7 +10,7 @@ use crate::status::Telemetry;
 use crate::status::metrics::Metrics;
 use crate::sync::message::Event;
 use crate::sync::published::Published;
-use crate::sync::sync_loop::{Notice, SyncLoop};
+use crate::sync::sync_loop::{PodNotice, SyncLoop};
 use crate::sync::view::{Outcome, Verdict, diff_verdicts};
 use crate::worker::pool::WorkerPool;
 
@@ -29,7 +29,7 @@ pub(crate) async fn run_sync_loop(
             commands.extend(state.handle(event));
         }
         log.note(&state, &telemetry.metrics);
-        for Notice { pod, reason, message } in state.take_notices() {
+        for PodNotice { pod, reason, message } in state.take_notices() {
             telemetry.events.warn_of_pod((&pod.name, &pod.uid), reason, &message);
         }
         // Published before it is acted upon: housekeeping relies on it.

@@ -21,6 +21,7 @@ use crate::config::this_node_name;
 use crate::pod::decode::Decoded;
 use crate::pod::decode::list::{ItemPath, decode_list};
 use crate::pod::{Finding, Origin, Refusal, Source, decode_manifest};
+use crate::source::claims::Claims;
 use crate::source::dir::why_skipped;
 use crate::sync::mux::{PodConfig, Snapshot};
 use crate::sync::view::{Outcome, Verdict, to_json};
@@ -58,9 +59,11 @@ pub(super) fn run(arguments: impl Iterator<Item = OsString>) -> Result<CommandOu
     let mut verdicts = check(inputs, source, &node_name, options.refuse_unknown, Timestamp::now());
     verdicts.extend(skipped(&options.paths, source));
     let text = match options.output {
-        Output::Text => render(&verdicts).into_bytes(),
+        CheckFormat::Text => render(&verdicts).into_bytes(),
         // Strings and numbers: there is nothing in a verdict that JSON cannot hold.
-        Output::Json => to_json(&verdicts).map(|text| [text, b"\n".to_vec()].concat()).unwrap_or_default(),
+        CheckFormat::Json => {
+            to_json(&verdicts).map(|text| [text, b"\n".to_vec()].concat()).unwrap_or_default()
+        }
     };
     Ok(CommandOutput { text, code: exit_code(&verdicts, options.warnings) })
 }
@@ -68,26 +71,26 @@ pub(super) fn run(arguments: impl Iterator<Item = OsString>) -> Result<CommandOu
 #[derive(Debug, PartialEq, Eq)]
 enum ParsedArguments {
     Help,
-    Check(Options),
+    Check(CheckOptions),
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Options {
+struct CheckOptions {
     paths: Vec<PathBuf>,
     /// The source that the manifests are checked for.
     source: Source,
-    output: Output,
+    output: CheckFormat,
     warnings: Warnings,
     refuse_unknown: bool,
     node_name: String,
 }
 
-impl Default for Options {
+impl Default for CheckOptions {
     fn default() -> Self {
         Self {
             paths: Vec::new(),
             source: Source::File,
-            output: Output::default(),
+            output: CheckFormat::default(),
             warnings: Warnings::default(),
             refuse_unknown: false,
             node_name: String::new(),
@@ -96,7 +99,7 @@ impl Default for Options {
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Output {
+enum CheckFormat {
     #[default]
     Text,
     Json,
@@ -113,15 +116,15 @@ enum Warnings {
 fn parse(arguments: impl Iterator<Item = OsString>) -> Result<ParsedArguments, UsageError> {
     let wrong = |error: lexopt::Error| UsageError::Argument { command: "check", reason: error.to_string() };
     let text = |value: OsString| value.to_string_lossy().into_owned();
-    let mut options = Options::default();
+    let mut options = CheckOptions::default();
     let mut parser = Parser::from_args(arguments);
     while let Some(argument) = parser.next().map_err(wrong)? {
         match argument {
             Arg::Short('h') | Arg::Long("help") => return Ok(ParsedArguments::Help),
             Arg::Short('o') | Arg::Long("output") => {
                 options.output = match text(parser.value().map_err(wrong)?).as_str() {
-                    "text" => Output::Text,
-                    "json" => Output::Json,
+                    "text" => CheckFormat::Text,
+                    "json" => CheckFormat::Json,
                     other => return Err(UsageError::Output { word: other.to_owned() }),
                 };
             }
@@ -158,15 +161,15 @@ fn skipped(paths: &[PathBuf], source: Source) -> Vec<Verdict> {
 }
 
 /// One pod of an input, or why it is refused.
-struct Part {
+struct CheckedPod {
     origin: String,
     path: ItemPath,
     decoded: Result<Decoded, Refusal>,
 }
 
 /// The pods of an input, split as its source splits it.
-fn parts(bytes: Result<Vec<u8>, String>, origin: &Origin<'_>) -> Vec<Part> {
-    let part = |path, decoded| Part { origin: origin.path.to_owned(), path, decoded };
+fn parts(bytes: Result<Vec<u8>, String>, origin: &Origin<'_>) -> Vec<CheckedPod> {
+    let part = |path, decoded| CheckedPod { origin: origin.path.to_owned(), path, decoded };
     let whole = |decoded| vec![part(ItemPath { document: None, item: None }, decoded)];
     match bytes {
         Err(reason) => whole(Err(Finding::whole(reason).into())),
@@ -183,32 +186,21 @@ fn check(inputs: Vec<Input>, source: Source, node_name: &str, strict: bool, seen
         let origin = Origin { node_name, source, path: &path, seen, strict };
         parts(bytes, &origin)
     });
-    let mut names = BTreeMap::new();
-    let mut uids = BTreeMap::new();
+    let mut claims = Claims::default();
     let mut pods = Vec::new();
     let mut verdicts = Vec::new();
-    for Part { origin, path, decoded } in parts {
+    for CheckedPod { origin, path, decoded } in parts {
         let name = format!("{origin} {path}").trim_end().to_owned();
         let outcome = match decoded {
             Err(refusal) => Outcome::Refused(refusal),
-            Ok(decoded) => {
-                let (pod, uid) = (decoded.pod.name.clone(), decoded.pod.uid.clone());
-                let clash = |field, what: String, first: &String| {
-                    let reason = format!("{what} is already defined by {first}");
-                    let refusal = Refusal::from(Finding::new(field, reason));
-                    Outcome::Refused(refusal.with_warnings(decoded.warnings.clone()))
-                };
-                match (names.get(&pod), uids.get(&uid)) {
-                    (Some(first), _) => clash("metadata.name", format!("pod {pod}"), first),
-                    (None, Some(first)) => clash("metadata.uid", format!("UID {uid}"), first),
-                    (None, None) => {
-                        names.insert(pod.clone(), name.clone());
-                        uids.insert(uid, name);
-                        pods.push(Arc::new(decoded.pod));
-                        Outcome::Accepted { pod, warnings: decoded.warnings }
-                    }
+            Ok(decoded) => match claims.claim_or_refuse(&decoded.pod, &name) {
+                Err(finding) => Outcome::Refused(Refusal::from(finding).with_warnings(decoded.warnings)),
+                Ok(()) => {
+                    let pod = decoded.pod.name.clone();
+                    pods.push(Arc::new(decoded.pod));
+                    Outcome::Accepted { pod, warnings: decoded.warnings }
                 }
-            }
+            },
         };
         let (document, item) = (path.document.unwrap_or(1), path.item);
         verdicts.push(Verdict { source, origin, document, item, outcome });

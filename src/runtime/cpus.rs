@@ -23,9 +23,9 @@ use crate::text::last_logged::LastLogged;
 
 /// What containers were last told, by their id.
 #[derive(Debug, Default)]
-pub(super) struct Told(Mutex<BTreeMap<ContainerId, CpuSet>>);
+pub(super) struct ToldCpus(Mutex<BTreeMap<ContainerId, CpuSet>>);
 
-impl Told {
+impl ToldCpus {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<ContainerId, CpuSet>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,12 +1,13 @@
 //! Which manifest has which pod name and UID: each belongs to one. Pure.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use crate::pod::{Finding, Pod, PodName, PodUid};
 
 /// The names and UIDs that are taken; two pods with one UID would share their directories. `O` says by whom.
 #[derive(Debug)]
-pub(super) struct Claims<O> {
+pub(crate) struct Claims<O> {
     names: BTreeMap<PodName, O>,
     uids: BTreeMap<PodUid, O>,
 }
@@ -14,8 +15,7 @@ pub(super) struct Claims<O> {
 /// Somebody else has the name or the UID.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Clash<'a, O> {
-    field: &'static str,
-    what: String,
+    taken: OwnedField,
     /// Who has it.
     pub(super) owner: &'a O,
 }
@@ -39,11 +39,14 @@ impl<O: Clone + PartialEq> Claims<O> {
 
     /// What of a pod of `claimant`'s belongs to somebody else.
     pub(super) fn clash(&self, pod: &Pod, claimant: &O) -> Option<Clash<'_, O>> {
-        if let Some(owner) = self.names.get(&pod.name).filter(|owner| *owner != claimant) {
-            return Some(Clash { field: "metadata.name", what: format!("pod {}", pod.name), owner });
-        }
-        let owner = self.uids.get(&pod.uid).filter(|owner| *owner != claimant)?;
-        Some(Clash { field: "metadata.uid", what: format!("UID {}", pod.uid), owner })
+        self.find(pod, |owner| owner != claimant)
+    }
+
+    fn find(&self, pod: &Pod, matters: impl Fn(&O) -> bool) -> Option<Clash<'_, O>> {
+        let name = self.names.get(&pod.name).filter(|owner| matters(owner));
+        let name = name.map(|owner| Clash { taken: OwnedField::Name(pod.name.clone()), owner });
+        let uid = || self.uids.get(&pod.uid).filter(|owner| matters(owner));
+        name.or_else(|| uid().map(|owner| Clash { taken: OwnedField::Uid(pod.uid.clone()), owner }))
     }
 
     /// Somebody has this name.
@@ -52,10 +55,44 @@ impl<O: Clone + PartialEq> Claims<O> {
     }
 }
 
+impl<O: Clone + PartialEq + Display> Claims<O> {
+    /// Takes a pod's name and UID for `owner`, or says who has them: nobody may claim twice.
+    pub(crate) fn claim_or_refuse(&mut self, pod: &Pod, owner: &O) -> Result<(), Finding> {
+        if let Some(clash) = self.find(pod, |_| true) {
+            return Err(clash.finding(clash.owner));
+        }
+        self.claim(pod, owner);
+        Ok(())
+    }
+}
+
 impl<O> Clash<'_, O> {
     /// Why the newcomer is refused; `owner` is the one who has it, in words.
-    pub(super) fn finding(&self, owner: impl std::fmt::Display) -> Finding {
-        Finding::new(self.field, format!("{} is already defined by {owner}", self.what))
+    pub(super) fn finding(&self, owner: impl Display) -> Finding {
+        self.taken.finding(owner)
+    }
+}
+
+/// What belongs to one pod alone.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum OwnedField {
+    /// A pod's name.
+    Name(PodName),
+    /// A pod's UID.
+    Uid(PodUid),
+}
+
+impl OwnedField {
+    /// Why a newcomer is refused; `owner` is the one who has it, in words.
+    pub(super) fn finding(&self, owner: impl Display) -> Finding {
+        match self {
+            Self::Name(name) => {
+                Finding::new("metadata.name", format!("pod {name} is already defined by {owner}"))
+            }
+            Self::Uid(uid) => {
+                Finding::new("metadata.uid", format!("UID {uid} is already defined by {owner}"))
+            }
+        }
     }
 }
 
@@ -87,5 +124,12 @@ mod tests {
             assert!(clash.unwrap_or_default().starts_with(expect.unwrap_or_default()), "{name}");
         }
         assert!(!claims.claim(&with("b", "1"), &"second") && !claims.has_name(&with("b", "1").name));
+        let again = claims.claim_or_refuse(&with("a", "1"), &"first").unwrap_err();
+        assert_eq!(again.to_string(), "metadata.name: pod default/a is already defined by first");
+        assert_eq!(claims.claim_or_refuse(&with("b", "2"), &"second"), Ok(()));
+        assert!(
+            claims.claim_or_refuse(&with("c", "2"), &"third").is_err()
+                && claims.has_name(&with("b", "2").name)
+        );
     }
 }

@@ -11,8 +11,8 @@ use jiff::Timestamp;
 use tracing::{info, warn};
 
 use crate::pod::{ContainerRef, PodName, PodUid};
-use ring::{Event, Ring};
 pub(crate) use ring::{EventList, EventType};
+use ring::{PodEvent, Ring};
 
 /// Who records events. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -41,7 +41,8 @@ impl Recorder {
             EventType::Warning => warn!(%pod, container, reason, "{message}"),
         }
         let (pod, uid, container) = (pod.clone(), uid.clone(), Some((which, container.to_owned())));
-        let event = Event { kind, pod, uid, container, reason: reason.into(), message: message.to_owned() };
+        let event =
+            PodEvent { kind, pod, uid, container, reason: reason.into(), message: message.to_owned() };
         self.ring().note(event, Timestamp::now());
     }
 
@@ -50,7 +51,7 @@ impl Recorder {
         warn!(%pod, reason, "{message}");
         let (pod, uid, message) = (pod.clone(), uid.clone(), message.to_owned());
         let kind = EventType::Warning;
-        let event = Event { kind, pod, uid, container: None, reason: reason.into(), message };
+        let event = PodEvent { kind, pod, uid, container: None, reason: reason.into(), message };
         self.ring().note(event, Timestamp::now());
     }
 

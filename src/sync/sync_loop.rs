@@ -24,10 +24,10 @@ use crate::plan::{Desired, Starts, Want};
 use crate::pod::priority::priority;
 use crate::pod::state::{Phase, PodState};
 use crate::pod::{ContainerId, Pod, PodName, Source};
-use admit::Admission;
+use admit::Placement;
 use holds::{Holds, Told};
 
-pub(crate) use admit::Notice;
+pub(crate) use admit::PodNotice;
 
 /// What the loop wants done.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,7 +42,7 @@ pub(crate) enum Command {
 #[derive(Debug)]
 pub(crate) struct SyncLoop {
     config: PodConfig,
-    workers: BTreeMap<PodName, Worker>,
+    workers: BTreeMap<PodName, WorkerEntry>,
     /// Pods whose start waits for other pods.
     held: BTreeSet<PodName>,
     /// What the node held when last listed, without its sandboxes and containers.
@@ -61,12 +61,12 @@ pub(crate) struct SyncLoop {
     /// What the node has room for; none for no limit.
     node: Option<NodeLimits>,
     /// What is to be recorded.
-    notices: Vec<Notice>,
+    notices: Vec<PodNotice>,
 }
 
 /// What the loop knows of one worker.
 #[derive(Debug)]
-struct Worker {
+struct WorkerEntry {
     desired: Desired,
     /// The newest instance, for the view while it ends. Unknown for one that an earlier agent left.
     pod: Option<Arc<Pod>>,
@@ -78,16 +78,18 @@ struct Worker {
     /// What its instances have that no other pod can have.
     holds: Holds,
     /// Whether the newest instance has a place on the node.
-    admission: Admission,
+    admission: Placement,
     /// What instances before the newest use, while something of them may be left.
     leaving: Option<Requests>,
+    /// What the wanted instance waits for, if another pod still has it.
+    waits: Option<Arc<str>>,
 }
 
-impl Worker {
+impl WorkerEntry {
     /// What is shown of its pod, if that is known.
     fn shown(&self) -> Option<PodView> {
         let pod = self.pod.clone()?;
-        Some(PodView { pod, state: self.state.clone(), running: self.running })
+        Some(PodView { pod, state: self.state.clone(), running: self.running, waits: self.waits.clone() })
     }
 }
 
@@ -139,7 +141,7 @@ impl SyncLoop {
     /// at a time.
     pub(crate) fn show(&mut self, view: &mut View) {
         for name in std::mem::take(&mut self.changed) {
-            match self.workers.get(&name).and_then(Worker::shown) {
+            match self.workers.get(&name).and_then(WorkerEntry::shown) {
                 Some(pod) => drop(view.pods.insert(name, pod)),
                 None => drop(view.pods.remove(&name)),
             }
@@ -204,17 +206,16 @@ impl SyncLoop {
                     worker.seen.insert(container.0, Seen::Alive);
                 }
             }
-            Report::Synced { pod, state, seen, running, number, uids } => {
+            Report::Synced { pod, state, seen, running, number, instances } => {
                 if let Some(worker) = self.workers.get_mut(&pod) {
                     worker.seen = seen;
                     worker.running = running;
-                    let wanted = worker.pod.as_ref().map(|pod| &pod.uid);
                     // Of a pod that ends, directories may be left when the runtime holds nothing any more.
                     let is_newest = worker.desired.generation == number
                         && worker.told == Told::All
                         && matches!(worker.desired.want, Want::Run(_));
-                    let mut freed = is_newest && worker.holds.retain(&uids, wanted);
-                    freed |= is_newest && worker.forget_left(&uids);
+                    let mut freed = is_newest && worker.holds.retain(&instances, worker.pod.as_deref());
+                    freed |= is_newest && worker.forget_left(&instances);
                     let was_active = worker.is_active();
                     self.changed.insert(pod.clone());
                     // A report on an earlier version says nothing about the one that is wanted now.
@@ -277,7 +278,7 @@ impl SyncLoop {
     fn review_held(&mut self) -> Vec<PodName> {
         let mut changed = Vec::new();
         for name in std::mem::take(&mut self.held) {
-            let Some(Worker { desired: Desired { want: Want::Run(pod), blocked_on, .. }, .. }) =
+            let Some(WorkerEntry { desired: Desired { want: Want::Run(pod), blocked_on, .. }, .. }) =
                 self.workers.get(&name)
             else {
                 continue;
@@ -299,7 +300,7 @@ impl SyncLoop {
     /// Looks anew at which pods may be started, and names those of which it has changed.
     fn review_starts(&mut self) -> Vec<PodName> {
         let mut changed = Vec::new();
-        for (name, Worker { desired, .. }) in &mut self.workers {
+        for (name, WorkerEntry { desired, .. }) in &mut self.workers {
             let now = self.config.starts(name);
             if matches!(desired.want, Want::Run(_)) && desired.starts != now {
                 desired.starts = now;
@@ -331,7 +332,7 @@ impl SyncLoop {
         let desired =
             Desired { generation: self.generations, want, blocked_on: Vec::new(), starts: Starts::Allowed };
         let remembered = self.remembered.remove(&name);
-        let worker = self.workers.entry(name.clone()).or_insert_with(|| Worker {
+        let worker = self.workers.entry(name.clone()).or_insert_with(|| WorkerEntry {
             desired: desired.clone(),
             pod: None,
             state: None,
@@ -339,14 +340,15 @@ impl SyncLoop {
             running: false,
             told: Told::Nothing,
             holds: Holds::default(),
-            admission: Admission::Undecided,
+            admission: Placement::Undecided,
             leaving: None,
+            waits: None,
         });
         worker.desired = desired.clone();
         worker.told = Told::Nothing;
         // What an earlier agent made of it may still be on disk.
         let left = remembered.as_ref().and_then(|past| past.checkpoint.instance.as_ref());
-        left.into_iter().for_each(|instance| worker.holds.add_uid(&instance.uid));
+        left.into_iter().for_each(|instance| worker.holds.add_left(instance));
         if let Want::Run(pod) = &desired.want {
             worker.await_admission(pod, self.node.is_some());
             worker.pod = Some(pod.clone());

@@ -8,12 +8,13 @@ use futures_lite::future;
 use tracing::{info, warn};
 
 use super::jobs::{JobKey, JobResult};
-use super::{Next, Worker};
-use crate::plan::{StartHook, StopAction, StopContainer};
+use super::{AfterPass, Worker};
+use crate::plan::{MAX_RELEASES, StartHook, StopAction, StopContainer};
 use crate::pod::hook::Hook;
 use crate::pod::observed::{Container, ContainerState, Observed};
 use crate::pod::{ContainerId, Pod, SandboxId};
 use crate::runtime::StepError;
+use crate::runtime::cri::ErrorClass;
 use crate::runtime::handlers::hooks::POST_START_LIMIT;
 use crate::status::events::EventType;
 use crate::text::chain;
@@ -73,6 +74,37 @@ impl Worker {
         future::or(self.context.runtime.stop_sandbox(id), late).await
     }
 
+    /// Notes whether the network of a dead sandbox was released; true when its successor waits for it no longer.
+    pub(super) fn note_release(
+        &mut self,
+        id: &SandboxId,
+        observed: &Observed,
+        stopped: &Result<(), StepError>,
+    ) -> bool {
+        let Some(instance) = self.instance.as_mut() else { return false };
+        let unreleased = &mut instance.history.unreleased;
+        unreleased.retain(|known, _| observed.sandboxes.iter().any(|s| s.id == *known));
+        let is_dead = observed.sandboxes.iter().any(|s| s.id == *id && !s.ready);
+        let error = match stopped {
+            Err(StepError::Cri(error)) if is_dead && !error.is_away() => error,
+            Err(_) => return false,
+            Ok(()) => {
+                unreleased.remove(id);
+                return false;
+            }
+        };
+        let failures = unreleased.entry(id.clone()).or_default();
+        let before = *failures;
+        // A call that was given all its time need not be given it once more.
+        let more = if error.class == ErrorClass::Timeout { MAX_RELEASES } else { 1 };
+        *failures = before.saturating_add(more);
+        let gives_up = before < MAX_RELEASES && *failures >= MAX_RELEASES && instance.wanted;
+        if gives_up {
+            warn!(pod = %self.name, sandbox = %id, %error, "cannot release the network of a dead sandbox; its successor waits no longer");
+        }
+        gives_up
+    }
+
     /// Runs the postStart hook of a container that was just started.
     pub(super) fn run_start_hook(
         &mut self,
@@ -96,7 +128,7 @@ impl Worker {
     ///
     /// # Errors
     /// When a container could not be ended, or the runtime is away.
-    pub(super) async fn take_finished_jobs(&mut self) -> Result<BTreeSet<ContainerId>, Next> {
+    pub(super) async fn take_finished_jobs(&mut self) -> Result<BTreeSet<ContainerId>, AfterPass> {
         let mut ended = BTreeSet::new();
         let (mut failed, mut away) = (None, None);
         for (key, result) in self.jobs.take_finished().await {
@@ -152,7 +184,7 @@ impl Worker {
         &mut self,
         observed: &Observed,
         ended: &BTreeSet<ContainerId>,
-    ) -> Result<(), Next> {
+    ) -> Result<(), AfterPass> {
         let is = |id: &ContainerId, state: fn(&Container) -> bool| {
             observed.containers.iter().any(|c| c.id == *id && state(c))
         };

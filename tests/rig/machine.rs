@@ -14,7 +14,7 @@ use rustix::process::Pid;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::cgroups::{self, Cgroups};
-use super::{NODE, NODE_IP};
+use super::{NODE, NODE_IP, containerd};
 
 const PREFIX: &str = "rkubelet-rig-";
 /// Whether directories outlive their machines: see [`Machine::keep_directories`].
@@ -94,6 +94,7 @@ impl Machine {
             .args(["nsenter", &format!("--target={}", self.first_pid)])
             .args(["--net", "--mount", "--pid", "--ipc", "--uts", "--cgroup", "--", program])
             .current_dir("/")
+            .env("PATH", containerd::search_path())
             .process_group(0)
             .stdin(Stdio::null());
         command

@@ -44,7 +44,7 @@ impl fmt::Display for ItemPath {
 
 /// What one item of a text comes to.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Item {
+pub struct ListItem {
     /// Where it stands.
     pub path: ItemPath,
     /// The name that the pod has or would have; none if it cannot be told.
@@ -59,7 +59,7 @@ pub struct Item {
 ///
 /// # Errors
 /// When the text as a whole is at fault: it cannot be read, holds no document at all, or too many.
-pub fn decode_list(bytes: &[u8], origin: &Origin<'_>) -> Result<Vec<Item>, Refusal> {
+pub fn decode_list(bytes: &[u8], origin: &Origin<'_>) -> Result<Vec<ListItem>, Refusal> {
     let (text, documents) = parse_manifest(bytes)?;
     if documents.is_empty() {
         return Err(Finding::whole("holds no document").into());
@@ -86,7 +86,7 @@ pub fn decode_list(bytes: &[u8], origin: &Origin<'_>) -> Result<Vec<Item>, Refus
                     None => {}
                 }
             }
-            Err(refusal) => items.push(Item {
+            Err(refusal) => items.push(ListItem {
                 path: document_path,
                 name: None,
                 manifest: Value::Null,
@@ -100,7 +100,7 @@ pub fn decode_list(bytes: &[u8], origin: &Origin<'_>) -> Result<Vec<Item>, Refus
 }
 
 /// What is said about an item, each with the number of its document and the path of the item in it.
-fn findings(item: &mut Item, number: usize) -> impl Iterator<Item = (usize, String, &mut Finding)> {
+fn findings(item: &mut ListItem, number: usize) -> impl Iterator<Item = (usize, String, &mut Finding)> {
     let path = item.path.item.map(|index| format!("items[{index}]")).unwrap_or_default();
     let (warnings, problems) = match &mut item.decoded {
         Ok(decoded) => (Some(decoded.warnings.iter_mut()), None),
@@ -190,13 +190,13 @@ fn doubtful_fields(list: &Document) -> Vec<Finding> {
     doubled.chain(unknown).take(MAX_PROBLEMS).collect()
 }
 
-fn decode(path: ItemPath, document: Document, origin: &Origin<'_>) -> Item {
+fn decode(path: ItemPath, document: Document, origin: &Origin<'_>) -> ListItem {
     let decoded = decode_document(&document, origin);
     let name = match &decoded {
         Ok(decoded) => Some(decoded.pod.name.clone()),
         Err(_) => name_of(&document.value, origin.node_name),
     };
-    Item { path, name, manifest: document.value, decoded }
+    ListItem { path, name, manifest: document.value, decoded }
 }
 
 /// The name that a pod would have if the rest of its manifest were good.

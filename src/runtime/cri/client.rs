@@ -4,6 +4,7 @@
 //! any executor. It must not decide: no retries, no caches; the caller observes and plans anew.
 
 mod cgroups;
+mod events;
 mod images;
 mod tasks;
 
@@ -12,15 +13,12 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_lite::future;
-use smol::Timer;
 use tokio::runtime::Handle;
 use tonic::transport::{self, Channel};
 use tonic::{Code, Request, Response, Status};
 
 use super::endpoint::Endpoint;
 use super::error::{CriError, ErrorClass};
-use super::events::TaskExits;
 use super::handlers::{handlers, recursive_read_only};
 use super::proto::event_service::events_client::EventsClient;
 use super::proto::image_service_client::ImageServiceClient;
@@ -35,6 +33,7 @@ use super::proto::{
     StopContainerRequest, StopPodSandboxRequest, UpdateContainerResourcesRequest,
 };
 use crate::pod::id::{ContainerId, SandboxId};
+use crate::time::within::within;
 
 /// A node with a thousand containers passes tonic's default of 4 MiB in one list.
 const MAX_ANSWER: usize = 16 << 20;
@@ -66,7 +65,7 @@ impl Default for Timeouts {
 }
 
 /// Is told of every call when it ends: kubelet's name of the operation, how long it took, how it failed.
-pub type Observer = Arc<dyn Fn(&'static str, Duration, Option<ErrorClass>) + Send + Sync>;
+pub type CallObserver = Arc<dyn Fn(&'static str, Duration, Option<ErrorClass>) + Send + Sync>;
 
 /// A call, by its CRI name and by the one in kubelet's metrics.
 struct Op {
@@ -88,7 +87,7 @@ pub struct CriClient {
     events: EventsClient<Channel>,
     tasks: TasksClient<Channel>,
     timeouts: Timeouts,
-    observer: Observer,
+    observer: CallObserver,
 }
 
 impl fmt::Debug for CriClient {
@@ -107,7 +106,7 @@ impl CriClient {
         runtime: &Endpoint,
         image: &Endpoint,
         timeouts: Timeouts,
-        observer: Observer,
+        observer: CallObserver,
     ) -> Result<Self, CriError> {
         let _reactor = handle.enter();
         let runtime_channel = channel(runtime)?;
@@ -333,11 +332,6 @@ impl CriClient {
         .await
     }
 
-    /// Subscribes to the ends of containers. Errors, a dead socket included, come from [`TaskExits::next`].
-    pub fn subscribe_task_exits(&self) -> TaskExits {
-        TaskExits::new(self.events.clone())
-    }
-
     /// Makes one call: sets its deadline, classes its failure, tells the observer.
     async fn call<Q, A, F>(
         &self,
@@ -354,22 +348,16 @@ impl CriClient {
         let mut request = Request::new(request);
         // Tells the runtime, so that it gives up too; a little later, so that it is our own deadline that speaks.
         request.set_timeout(deadline.saturating_add(SLACK));
+        // tonic's own timeout begins after the connection and ends at the answer's head; this one spans it all.
         // Boxed: tonic's future holds the message several times over.
-        let answer = within(deadline, Box::pin(send(request))).await;
+        let answer = within(deadline, Box::pin(send(request))).await.unwrap_or_else(|| {
+            Err(Status::new(Code::DeadlineExceeded, format!("no answer within {deadline:?}")))
+        });
         let answer =
             answer.map(Response::into_inner).map_err(|status| CriError::from_status(op.rpc, &status));
         (self.observer)(op.metric, start.elapsed(), answer.as_ref().err().map(|error| error.class));
         answer
     }
-}
-
-/// tonic's own timeout begins after the connection and ends at the answer's head; this one spans it all.
-async fn within<A>(deadline: Duration, call: impl Future<Output = Result<A, Status>>) -> Result<A, Status> {
-    future::or(call, async {
-        Timer::after(deadline).await;
-        Err(Status::new(Code::DeadlineExceeded, format!("no answer within {deadline:?}")))
-    })
-    .await
 }
 
 /// What is to be stopped or removed and does not exist needs nothing more.

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::scan::{Contents, DirectoryReading, FileReading, FoundFiles};
+use super::scan::{DirectoryReading, FileContents, FileReading, FoundFiles};
 use crate::pod::decode::Decoded;
 use crate::pod::finding::{Finding, Refusal};
 use crate::pod::{Pod, PodName, Source};
@@ -293,7 +293,7 @@ impl Files {
     fn version(
         &self,
         manifest: ValidManifest,
-        contents: &Contents,
+        contents: &FileContents,
     ) -> Result<(Version, Vec<Finding>), Refusal> {
         let ValidManifest { decoded: Decoded { pod, warnings }, signed } = manifest;
         let sha256 = digest(&contents.bytes);

@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use crate::http::Cause;
 use crate::pod::decode::Decoded;
-use crate::pod::decode::list::{Item, ItemPath};
+use crate::pod::decode::list::{ItemPath, ListItem};
 use crate::pod::finding::{Finding, Refusal};
 use crate::pod::validate::is_valid_name;
-use crate::pod::{Pod, PodName, PodUid, Source};
+use crate::pod::{Pod, PodName, Source};
+use crate::source::claims::{Claims, OwnedField};
 use crate::sync::mux::Snapshot;
 use crate::sync::view::{Outcome, Verdict};
 use crate::text::excerpt::one_line;
@@ -26,15 +27,15 @@ const MAX_REASON: usize = 2048;
 
 /// The result of one request.
 #[derive(Debug)]
-pub(super) enum Reading {
+pub(super) enum UrlReading {
     /// No contents.
-    Failed(Failure),
+    Failed(UrlFailure),
     /// The same contents as those that were judged last.
     Same,
     /// Contents, taken apart.
     Items {
         /// What they hold.
-        items: Vec<Item>,
+        items: Vec<ListItem>,
         /// The key that signed them; none where none is asked for.
         signer: Option<String>,
     },
@@ -42,7 +43,7 @@ pub(super) enum Reading {
 
 /// Why there are no contents.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Failure {
+pub(super) struct UrlFailure {
     /// In words.
     pub(super) reason: String,
     /// What it depends on.
@@ -51,7 +52,7 @@ pub(super) struct Failure {
 
 /// A change, to be logged once.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum UrlChange {
     /// The contents cannot be had any more, or for another reason.
     Failed(String),
     /// The contents can be had again.
@@ -66,11 +67,11 @@ pub(super) enum Change {
 #[derive(Debug)]
 pub(super) struct Judged {
     /// To be logged.
-    pub(super) changes: Vec<Change>,
+    pub(super) changes: Vec<UrlChange>,
     /// There when anything changed.
     pub(super) snapshot: Option<Snapshot>,
     /// There when the reading failed.
-    pub(super) failure: Option<Failure>,
+    pub(super) failure: Option<UrlFailure>,
 }
 
 /// A pod that is held: it runs.
@@ -86,7 +87,7 @@ pub(super) struct Held {
 
 /// What is known of the URL.
 #[derive(Debug)]
-pub(super) struct Judge {
+pub(super) struct UrlJudge {
     /// The URL, as it may be shown.
     url: String,
     held: BTreeMap<PodName, Held>,
@@ -98,7 +99,7 @@ pub(super) struct Judge {
     reported: bool,
 }
 
-impl Judge {
+impl UrlJudge {
     /// What an earlier agent held is held, until the URL says otherwise.
     pub(super) fn new(url: String, kept: impl IntoIterator<Item = Held>) -> Self {
         let held: BTreeMap<_, _> = kept.into_iter().map(|held| (held.pod.name.clone(), held)).collect();
@@ -120,20 +121,20 @@ impl Judge {
     }
 
     /// Takes in a reading.
-    pub(super) fn apply(&mut self, reading: Reading) -> Judged {
+    pub(super) fn apply(&mut self, reading: UrlReading) -> Judged {
         let (mut items, signer) = match reading {
-            Reading::Failed(failure) => return self.fail(failure),
-            Reading::Same => return self.succeed(Vec::new()),
-            Reading::Items { items, signer } => (items, signer),
+            UrlReading::Failed(failure) => return self.fail(failure),
+            UrlReading::Same => return self.succeed(Vec::new()),
+            UrlReading::Items { items, signer } => (items, signer),
         };
         items.iter_mut().for_each(correct);
         if let Some(reason) = too_many(&items).or_else(|| nothing_known(&items)) {
-            return self.fail(Failure { reason, cause: Cause::Other });
+            return self.fail(UrlFailure { reason, cause: Cause::Other });
         }
         let settled = settle(&self.url, &self.held, items, signer.map(Arc::from));
         let mut changes = Vec::new();
         for name in self.held.keys().filter(|name| !settled.held.contains_key(*name)) {
-            changes.push(Change::Removed(name.clone()));
+            changes.push(UrlChange::Removed(name.clone()));
         }
         let before: BTreeSet<_> =
             self.verdicts.iter().map(|verdict| verdict.outcome.without_places()).collect();
@@ -142,7 +143,7 @@ impl Judge {
             let edited = matches!(&verdict.outcome, Outcome::Accepted { pod, .. }
                 if self.held.get(pod).map(|held| &held.pod.hash) != settled.held.get(pod).map(|held| &held.pod.hash));
             if !said || edited {
-                changes.push(Change::Verdict(verdict.clone()));
+                changes.push(UrlChange::Verdict(verdict.clone()));
             }
         }
         // A verdict that is gone must leave the view as well.
@@ -152,18 +153,18 @@ impl Judge {
         self.succeed(changes)
     }
 
-    fn fail(&mut self, failure: Failure) -> Judged {
-        let failure = Failure { reason: one_line(&failure.reason, MAX_REASON), ..failure };
+    fn fail(&mut self, failure: UrlFailure) -> Judged {
+        let failure = UrlFailure { reason: one_line(&failure.reason, MAX_REASON), ..failure };
         let new = self.failed.as_ref() != Some(&failure.reason);
-        let changes = if new { vec![Change::Failed(failure.reason.clone())] } else { Vec::new() };
+        let changes = if new { vec![UrlChange::Failed(failure.reason.clone())] } else { Vec::new() };
         self.failed = Some(failure.reason.clone());
         let snapshot = new.then(|| self.snapshot());
         Judged { changes, snapshot, failure: Some(failure) }
     }
 
-    fn succeed(&mut self, mut changes: Vec<Change>) -> Judged {
+    fn succeed(&mut self, mut changes: Vec<UrlChange>) -> Judged {
         if self.failed.take().is_some() {
-            changes.push(Change::Recovered);
+            changes.push(UrlChange::Recovered);
         }
         let changed = !self.reported || !changes.is_empty();
         self.reported = true;
@@ -193,7 +194,7 @@ impl Judge {
 
 /// Corrects an item: a name that no pod can have counts as unknown, and a pod that could not be read again from the disk
 /// is refused.
-fn correct(item: &mut Item) {
+fn correct(item: &mut ListItem) {
     match &item.decoded {
         Err(_) => item.name = item.name.take().filter(is_valid_name),
         Ok(_) if can_be_kept(&item.manifest.to_string()) => {}
@@ -204,13 +205,13 @@ fn correct(item: &mut Item) {
     }
 }
 
-fn too_many(items: &[Item]) -> Option<String> {
+fn too_many(items: &[ListItem]) -> Option<String> {
     let count = items.len();
     (count > MOST_ITEMS).then(|| format!("holds {count} pods, more than {MOST_ITEMS}"))
 }
 
 /// The reason if nothing in the contents is a pod: a page of a proxy, an object of another kind.
-fn nothing_known(items: &[Item]) -> Option<String> {
+fn nothing_known(items: &[ListItem]) -> Option<String> {
     let refusal = items.first()?.decoded.as_ref().err()?;
     items.iter().all(|item| item.name.is_none()).then(|| refusal.to_string())
 }
@@ -245,26 +246,27 @@ enum Claimant<'a> {
 fn settle(
     url: &str,
     before: &BTreeMap<PodName, Held>,
-    items: Vec<Item>,
+    items: Vec<ListItem>,
     signer: Option<Arc<str>>,
 ) -> Settled {
     // A part that cannot be told by name may be any of those that seem to be gone.
     let nameless = items.iter().any(|item| item.name.is_none());
     let names: BTreeSet<PodName> = items.iter().filter_map(|item| item.name.clone()).collect();
-    let mut owners = Owners::default();
+    let mut owners = Claims::default();
     let mut clashes = behind_bad_ones(url, &items);
     let mut held = BTreeMap::new();
     let is_behind: BTreeSet<usize> = clashes.keys().copied().collect();
     for claimant in claimants(before, &items, &is_behind, |name| nameless || names.contains(name)) {
         match claimant {
             Claimant::Item(index, pod) => {
-                if let Err(refusal) = owners.claim(pod, || shown(url, items[index].path)) {
-                    clashes.insert(index, refusal);
+                if let Err(finding) = owners.claim_or_refuse(pod, &shown(url, items[index].path)) {
+                    clashes.insert(index, finding.into());
                 }
             }
             Claimant::LastGood(last_good) => {
                 let name = &last_good.pod.name;
-                if owners.claim(&last_good.pod, || format!("the last good version of {name}")).is_ok() {
+                if owners.claim_or_refuse(&last_good.pod, &format!("the last good version of {name}")).is_ok()
+                {
                     held.insert(name.clone(), last_good.clone());
                 }
             }
@@ -293,14 +295,14 @@ fn settle(
 
 /// Pods whose name an earlier item has that is refused, by their index: the name is that item's, and its last good version
 /// runs on.
-fn behind_bad_ones(url: &str, items: &[Item]) -> BTreeMap<usize, Refusal> {
-    let mut first: BTreeMap<&PodName, &Item> = BTreeMap::new();
+fn behind_bad_ones(url: &str, items: &[ListItem]) -> BTreeMap<usize, Refusal> {
+    let mut first: BTreeMap<&PodName, &ListItem> = BTreeMap::new();
     let mut behind = BTreeMap::new();
     for (index, item) in items.iter().enumerate() {
         let Some(name) = &item.name else { continue };
         let owner = first.entry(name).or_insert(item);
         if owner.decoded.is_err() && item.decoded.is_ok() {
-            behind.insert(index, clash("metadata.name", &format!("pod {name}"), &shown(url, owner.path)));
+            behind.insert(index, OwnedField::Name(name.clone()).finding(shown(url, owner.path)).into());
         }
     }
     behind
@@ -309,7 +311,7 @@ fn behind_bad_ones(url: &str, items: &[Item]) -> BTreeMap<usize, Refusal> {
 /// All claimants, in their order; `is_there` tells which names the contents hold, or may hold.
 fn claimants<'a>(
     before: &'a BTreeMap<PodName, Held>,
-    items: &'a [Item],
+    items: &'a [ListItem],
     is_behind: &BTreeSet<usize>,
     is_there: impl Fn(&PodName) -> bool,
 ) -> impl Iterator<Item = Claimant<'a>> {
@@ -360,31 +362,6 @@ fn accept(
     };
     held.insert(name.clone(), new);
     Outcome::Accepted { pod: name, warnings }
-}
-
-/// Which part has which name and UID: two pods with one UID would share their directories.
-#[derive(Default)]
-struct Owners {
-    names: BTreeMap<PodName, String>,
-    uids: BTreeMap<PodUid, String>,
-}
-
-impl Owners {
-    fn claim(&mut self, pod: &Pod, claimant: impl Fn() -> String) -> Result<(), Refusal> {
-        if let Some(owner) = self.names.get(&pod.name) {
-            return Err(clash("metadata.name", &format!("pod {}", pod.name), owner));
-        }
-        if let Some(owner) = self.uids.get(&pod.uid) {
-            return Err(clash("metadata.uid", &format!("UID {}", pod.uid), owner));
-        }
-        self.names.insert(pod.name.clone(), claimant());
-        self.uids.insert(pod.uid.clone(), claimant());
-        Ok(())
-    }
-}
-
-fn clash(field: &str, what: &str, owner: &str) -> Refusal {
-    Finding::new(field, format!("{what} is already defined by {owner}")).into()
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ const SERIAL: &str = "serial";
 const IDENTITY: &str = "url";
 
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Pods {
+struct SavedPods {
     /// The digest of the URL, which may hold secrets.
     url: String,
     #[serde(default)]
@@ -95,8 +95,8 @@ impl Kept {
         if let Some(Serials { keys, key, newest }) = or_warn(kept.store.read(SERIAL)) {
             kept.newest = key.zip(newest).into_iter().chain(keys).collect();
         }
-        let pods: Option<Pods> = or_warn(kept.store.read(PODS));
-        let Some(Pods { pods, key, manifests, .. }) = pods.filter(|pods| pods.url == kept.url) else {
+        let pods: Option<SavedPods> = or_warn(kept.store.read(PODS));
+        let Some(SavedPods { pods, key, manifests, .. }) = pods.filter(|pods| pods.url == kept.url) else {
             return (kept, Vec::new());
         };
         let old = manifests.into_iter().map(|manifest| KeptPod { key: key.clone(), manifest });
@@ -134,7 +134,7 @@ impl Kept {
             key: held.signer.as_deref().map(str::to_owned),
             manifest: held.manifest.to_string(),
         });
-        let pods = Pods { url: self.url.clone(), pods: pods.collect(), ..Pods::default() };
+        let pods = SavedPods { url: self.url.clone(), pods: pods.collect(), ..SavedPods::default() };
         let written = self.store.write(PODS, &pods, Durability::Power);
         // What could not be written is tried again at the next look.
         self.pods = now.filter(|_| written.is_ok());
@@ -283,7 +283,7 @@ mod tests {
         fs::write(&file, &whole[..whole.len() / 2]).unwrap();
         assert_eq!(load(root.path(), "http://a/", None).1, []);
         // One pod that is no pod any more is passed over, the others count.
-        let mut pods: Pods = serde_json::from_str(&whole).unwrap();
+        let mut pods: SavedPods = serde_json::from_str(&whole).unwrap();
         pods.pods.insert(0, KeptPod { key: None, manifest: "{}".to_owned() });
         fs::write(&file, serde_json::to_string(&pods).unwrap()).unwrap();
         assert_eq!(load(root.path(), "http://a/", None).1, [held("a").pod.hash.clone()]);

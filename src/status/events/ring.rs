@@ -27,7 +27,7 @@ pub(crate) enum EventType {
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Event {
+pub(crate) struct PodEvent {
     /// Its type.
     pub kind: EventType,
     /// To which pod.
@@ -44,11 +44,11 @@ pub(crate) struct Event {
 
 /// The newest events.
 #[derive(Debug, Default)]
-pub(crate) struct Ring(VecDeque<Entry>);
+pub(crate) struct Ring(VecDeque<RingEntry>);
 
 #[derive(Debug)]
-struct Entry {
-    event: Event,
+struct RingEntry {
+    event: PodEvent,
     first: Timestamp,
     last: Timestamp,
     count: u32,
@@ -56,12 +56,12 @@ struct Entry {
 
 impl Ring {
     /// Takes in an event.
-    pub(crate) fn note(&mut self, mut event: Event, now: Timestamp) {
+    pub(crate) fn note(&mut self, mut event: PodEvent, now: Timestamp) {
         event.message.truncate(beginning(&event.message, MAX_MESSAGE).len());
         let known = self.0.iter().position(|entry| entry.event == event);
         let entry = match known.and_then(|place| self.0.remove(place)) {
-            Some(entry) => Entry { last: now, count: entry.count.saturating_add(1), ..entry },
-            None => Entry { event, first: now, last: now, count: 1 },
+            Some(entry) => RingEntry { last: now, count: entry.count.saturating_add(1), ..entry },
+            None => RingEntry { event, first: now, last: now, count: 1 },
         };
         if self.0.len() == MAX_EVENTS {
             self.0.pop_front();
@@ -79,9 +79,9 @@ impl Ring {
     }
 }
 
-impl Entry {
+impl RingEntry {
     fn show(&self, node: &str) -> Shown {
-        let Event { kind, pod, uid, container, reason, message } = &self.event;
+        let PodEvent { kind, pod, uid, container, reason, message } = &self.event;
         Shown {
             metadata: Metadata {
                 // As kubelet names them.
@@ -98,7 +98,7 @@ impl Entry {
             },
             reason: reason.clone(),
             message: message.clone(),
-            source: Source { component: "kubelet", host: node.to_owned() },
+            source: EventSource { component: "kubelet", host: node.to_owned() },
             first_timestamp: self.first,
             last_timestamp: self.last,
             count: self.count,
@@ -132,7 +132,7 @@ struct Shown {
     involved_object: InvolvedObject,
     reason: Cow<'static, str>,
     message: String,
-    source: Source,
+    source: EventSource,
     first_timestamp: Timestamp,
     last_timestamp: Timestamp,
     count: u32,
@@ -158,7 +158,7 @@ struct InvolvedObject {
 }
 
 #[derive(Debug, Serialize)]
-struct Source {
+struct EventSource {
     component: &'static str,
     host: String,
 }
@@ -169,8 +169,8 @@ mod tests {
 
     use super::*;
 
-    fn event(message: &str) -> Event {
-        Event {
+    fn event(message: &str) -> PodEvent {
+        PodEvent {
             kind: EventType::Warning,
             pod: PodName { namespace: "default".into(), name: "web-node1".into() },
             uid: PodUid("uid".into()),
@@ -221,7 +221,7 @@ mod tests {
         ] {
             let mut ring = Ring::default();
             let container = which.map(|which| (which, "web".to_owned()));
-            ring.note(Event { container, ..event("m") }, at(1));
+            ring.note(PodEvent { container, ..event("m") }, at(1));
             assert_eq!(items(&ring)[0]["involvedObject"]["fieldPath"], expect);
         }
     }

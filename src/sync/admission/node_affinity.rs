@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, PodSpec};
 
-type Labels = BTreeMap<String, String>;
+type NodeLabels = BTreeMap<String, String>;
 
 /// The node is one that the pod asks for.
-pub(super) fn matches(spec: &PodSpec, node: &str, labels: &Labels) -> bool {
+pub(super) fn matches(spec: &PodSpec, node: &str, labels: &NodeLabels) -> bool {
     let selected = spec.node_selector.iter().flatten().all(|(label, value)| labels.get(label) == Some(value));
     let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
     let required = affinity.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref());
@@ -16,7 +16,7 @@ pub(super) fn matches(spec: &PodSpec, node: &str, labels: &Labels) -> bool {
 }
 
 /// All that a term says holds; one that says nothing matches no node.
-fn term_matches(term: &NodeSelectorTerm, node: &str, labels: &Labels) -> bool {
+fn term_matches(term: &NodeSelectorTerm, node: &str, labels: &NodeLabels) -> bool {
     let expressions = term.match_expressions.as_deref().unwrap_or_default();
     let fields = term.match_fields.as_deref().unwrap_or_default();
     if expressions.is_empty() && fields.is_empty() {

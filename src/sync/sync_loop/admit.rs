@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::holds::Told;
-use super::{SyncLoop, Worker};
+use super::{SyncLoop, WorkerEntry};
 use crate::plan::Want;
 use crate::pod::priority::priority;
 use crate::pod::qos::qos_class;
 use crate::pod::state::{Failed, FailedReason, Phase, Waiting};
-use crate::pod::{Pod, PodName, PodUid};
+use crate::pod::{ConfigHash, Pod, PodName, PodUid};
 use crate::sync::admission::preemption::{Candidate, select_victims};
 use crate::sync::admission::{NodeLimits, Requests, Shortage, find_mismatch, find_shortages};
 
@@ -19,7 +19,7 @@ const PREEMPTED: &str = "Preempted in order to admit critical pod";
 
 /// Whether a pod may run on this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Admission {
+pub(super) enum Placement {
     /// Not judged yet: its worker is told nothing.
     Undecided,
     /// It has its place.
@@ -32,7 +32,7 @@ pub(super) enum Admission {
 
 /// Something to be recorded as an event of a pod.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Notice {
+pub(crate) struct PodNotice {
     /// The pod.
     pub(crate) pod: Arc<Pod>,
     /// A word of kubelet's.
@@ -41,27 +41,27 @@ pub(crate) struct Notice {
     pub(crate) message: String,
 }
 
-impl Worker {
+impl WorkerEntry {
     /// This instance is wanted from now on. What the one before it uses counts until it is gone.
     pub(super) fn await_admission(&mut self, pod: &Pod, limited: bool) {
-        let had_place = matches!(self.admission, Admission::Admitted | Admission::Preempted);
+        let had_place = matches!(self.admission, Placement::Admitted | Placement::Preempted);
         match &self.pod {
-            Some(before) if before.same_as(pod) && self.admission == Admission::Admitted => return,
+            Some(before) if before.same_as(pod) && self.admission == Placement::Admitted => return,
             Some(before) if had_place && self.is_active() => {
                 self.leaving = Some(self.leaving.take().unwrap_or_default().max(&Requests::of(before)));
             }
             _ => {}
         }
-        self.admission = if limited { Admission::Undecided } else { Admission::Admitted };
+        self.admission = if limited { Placement::Undecided } else { Placement::Admitted };
     }
 
     /// A pod of which is remembered that it was preempted still is, until there is room.
     pub(super) fn recall_preemption(&mut self) {
         let failed = self.state.as_ref().and_then(|state| state.failed.as_ref());
         let is_preempted = failed.is_some_and(|failed| failed.reason == FailedReason::Preempting);
-        if let (Admission::Undecided, Some(pod), true) = (&self.admission, &self.pod, is_preempted) {
+        if let (Placement::Undecided, Some(pod), true) = (&self.admission, &self.pod, is_preempted) {
             self.desired.want = Want::End { pod: pod.clone(), failed: preempted(), grace: None };
-            self.admission = Admission::Preempted;
+            self.admission = Placement::Preempted;
         }
     }
 
@@ -69,7 +69,7 @@ impl Worker {
     fn usage(&self) -> Requests {
         let leaving = self.leaving.clone().unwrap_or_default();
         match (&self.pod, &self.admission) {
-            (Some(pod), Admission::Admitted | Admission::Preempted) if self.is_active() => {
+            (Some(pod), Placement::Admitted | Placement::Preempted) if self.is_active() => {
                 leaving.max(&Requests::of(pod))
             }
             _ => leaving,
@@ -80,17 +80,16 @@ impl Worker {
     pub(super) fn is_active(&self) -> bool {
         let over = |phase| matches!(phase, Phase::Succeeded | Phase::Failed);
         // What is left of one that was preempted shows its end until it is gone; its successor has the place by then.
-        let returns = self.told == Told::ToClear && self.admission == Admission::Admitted;
+        let returns = self.told == Told::ToClear && self.admission == Placement::Admitted;
         returns || !self.state.as_ref().is_some_and(|state| over(state.phase))
     }
 
     /// Only these instances are left; true if those before the newest were counted until now.
-    pub(super) fn forget_left(&mut self, uids: &BTreeSet<PodUid>) -> bool {
-        let is_newest = |uid: &PodUid| {
-            // One with a UID that the manifest fixes may be of an earlier version, unless the newest runs.
-            self.pod.as_ref().is_some_and(|pod| pod.uid == *uid && (self.running || !pod.has_fixed_uid()))
+    pub(super) fn forget_left(&mut self, instances: &BTreeSet<(PodUid, Option<ConfigHash>)>) -> bool {
+        let is_newest = |(uid, hash): &(PodUid, Option<ConfigHash>)| {
+            self.pod.as_ref().is_some_and(|pod| pod.uid == *uid && hash.as_ref() == Some(&pod.hash))
         };
-        uids.iter().all(is_newest) && self.leaving.take().is_some()
+        instances.iter().all(is_newest) && self.leaving.take().is_some()
     }
 
     /// What is left of an instance is gone: it may run afresh.
@@ -114,7 +113,7 @@ impl SyncLoop {
     }
 
     /// What is to be recorded since the last call.
-    pub(crate) fn take_notices(&mut self) -> Vec<Notice> {
+    pub(crate) fn take_notices(&mut self) -> Vec<PodNotice> {
         std::mem::take(&mut self.notices)
     }
 
@@ -142,8 +141,8 @@ impl SyncLoop {
         let waiting = self.workers.iter().filter_map(|(name, worker)| {
             let pod = worker.pod.as_ref()?;
             let has_none = match worker.desired.want {
-                Want::Run(_) => worker.admission != Admission::Admitted,
-                Want::End { .. } => worker.admission == Admission::Preempted,
+                Want::Run(_) => worker.admission != Placement::Admitted,
+                Want::End { .. } => worker.admission == Placement::Preempted,
                 Want::Stop { .. } => false,
             };
             // A state without a refusal was remembered of a pod that had a place.
@@ -157,9 +156,9 @@ impl SyncLoop {
     }
 
     /// An earlier agent made the instance: it is not refused, though the node had shrunk.
-    fn runs_already(&self, worker: &Worker, pod: &Pod) -> bool {
+    fn runs_already(&self, worker: &WorkerEntry, pod: &Pod) -> bool {
         let listed = self.listed.as_ref().and_then(|list| list.get(&pod.name));
-        worker.admission == Admission::Undecided
+        worker.admission == Placement::Undecided
             && worker.leaving.is_none()
             && listed.is_some_and(|listed| listed.uids.contains(&pod.uid))
     }
@@ -207,7 +206,7 @@ impl SyncLoop {
         let each = self.workers.iter().filter_map(|(name, worker)| {
             let other = worker.pod.as_ref()?;
             let may_go = *name != pod.name
-                && worker.admission == Admission::Admitted
+                && worker.admission == Placement::Admitted
                 && !worker.is_ending()
                 && worker.is_active()
                 && priority(&other.spec) < priority(&pod.spec);
@@ -219,8 +218,8 @@ impl SyncLoop {
 
     fn admit(&mut self, name: &PodName) {
         let Some(worker) = self.workers.get_mut(name) else { return };
-        let before = std::mem::replace(&mut worker.admission, Admission::Admitted);
-        if before == Admission::Preempted
+        let before = std::mem::replace(&mut worker.admission, Placement::Admitted);
+        if before == Placement::Preempted
             && let Some(pod) = worker.pod.clone()
         {
             // What is left of it goes first, and with it that it has failed.
@@ -236,16 +235,16 @@ impl SyncLoop {
     fn refuse(&mut self, name: &PodName, refusal: Waiting) -> bool {
         let Some(worker) = self.workers.get_mut(name) else { return false };
         // The one that was preempted shows that until there is room again.
-        if worker.admission == Admission::Preempted {
+        if worker.admission == Placement::Preempted {
             return false;
         }
         let Waiting { reason, message } = refusal;
         let shown = Waiting { message: format!("Pod was rejected: {message}"), reason: reason.clone() };
-        let is_news = !matches!(&worker.admission, Admission::Refused(before) if before.reason == reason);
+        let is_news = !matches!(&worker.admission, Placement::Refused(before) if before.reason == reason);
         if let Some(pod) = worker.pod.clone().filter(|_| is_news) {
-            self.notices.push(Notice { pod, reason, message });
+            self.notices.push(PodNotice { pod, reason, message });
         }
-        let refused = Admission::Refused(shown);
+        let refused = Placement::Refused(shown);
         let changed = worker.admission != refused;
         worker.admission = refused;
         changed
@@ -254,13 +253,13 @@ impl SyncLoop {
     fn preempt(&mut self, name: &PodName) {
         let Some(worker) = self.workers.get_mut(name) else { return };
         let Some(pod) = worker.pod.clone() else { return };
-        worker.admission = Admission::Preempted;
+        worker.admission = Placement::Preempted;
         self.generations += 1;
         worker.desired.generation = self.generations;
         worker.desired.want = Want::End { pod: pod.clone(), failed: preempted(), grace: None };
         worker.told = Told::Nothing;
         self.changed.insert(name.clone());
-        self.notices.push(Notice {
+        self.notices.push(PodNotice {
             pod,
             reason: preempted().reason.as_str().into(),
             message: PREEMPTED.into(),

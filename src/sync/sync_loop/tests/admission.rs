@@ -57,7 +57,7 @@ fn report(state: &SyncLoop, pod: &Arc<Pod>, phase: Phase, failed: Option<FailedR
         seen: Fingerprint::default(),
         running: phase == Phase::Running,
         number,
-        uids: [pod.uid.clone()].into(),
+        instances: [(pod.uid.clone(), Some(pod.hash.clone()))].into(),
     })
 }
 
