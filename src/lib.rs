@@ -34,6 +34,7 @@
 //! | runtime watch | `runtime::pleg` | the runtime's event stream and a timer | the sync loop |
 //! | probes | `worker::prober` | a timer, and workers who say which there are | the sync loop, when a verdict changes |
 //! | housekeeping | `runtime::gc` | a timer; reads the published view and the runtime | nobody |
+//! | CPUs of their own | `runtime::cpus`, where the policy is `static` | changes of the published view | nobody |
 //! | log rotation | `runtime::log_rotation` | first writes to logs, changes of the published view, and a timer after either | nobody |
 //! | kernel log | `host::kernel_log` | records of `/dev/kmsg` | nobody |
 //! | storage limits | `runtime::storage_limits` | changes of the published view; a timer while a pod with such a limit runs | the sync loop |
@@ -90,6 +91,8 @@
 //! | What is a pod's identity? | `pod::identity`: a versioned hash of the manifest as written, its path and the node name |
 //! | Which of two manifests of one source has a name or UID? | `source::claims` |
 //! | Which pods should run, when sources disagree? | `sync::mux`; what only one pod can have: `sync::mux::claims` |
+//! | Which pods has the node room for, and who makes room? | `sync::admission`; who has a place: `sync::sync_loop::admit` |
+//! | Which CPUs has a container? | `pod::cpu_assignment`; kept by `host::cpu_manager`, told by `runtime::cpus` |
 //! | Who starts after whom? | `plan::order` |
 //! | What may not be started, since its key was replaced? | `source::unvouched`; obeyed in `plan::starts` |
 //! | Is a container started, restarted or ended? | `plan::plan_pod`: `plan::containers` (`ContainerJudge::need`), `plan::init`, `plan::round`, `plan::stop`; what follows an exit code: `pod::restart` |
@@ -113,7 +116,7 @@
 //! |---|---|
 //! | a kind of volume | `host::volume` plans and applies it, `host::resource` (`Volumes`) releases it; `pod::fields`, `pod::validate` and `pod::defaults` accept its fields |
 //! | devices | one more `host::resource::Resource` in the list of `Resources::new` |
-//! | admission, eviction for pressure, preemption, shutdown | `sync::message::Event::End`, which `sync::sync_loop` turns into `plan::Want::End` (ends as Failed, the object stays), as limits of storage do; the active deadline uses `Want::End` inside the worker |
+//! | eviction for pressure, shutdown | `sync::message::Event::End`, which `sync::sync_loop` turns into `plan::Want::End` (ends as Failed, the object stays), as limits of storage do; preemption uses `Want::End` so (`sync::sync_loop::admit`), and the active deadline inside the worker |
 //! | deletion through an API | a new `sync::message::Event` that becomes `plan::Want::Stop` with a grace |
 //! | mirror pods, node status | a task that awaits `sync::published::ViewWatch::changed` |
 //! | pods from an API server | a source that sends `sync::mux::Snapshot`s |
@@ -144,6 +147,8 @@
 //! | `volumeManager` | `host::volume`, `host::resource` |
 //! | `imageManager`, `imagePuller` | `runtime::image`, run as a job of the worker; what failed is in `plan::PullFailure` |
 //! | `credentialprovider`, its plugins | `pod::image`, `runtime::image` |
+//! | `lifecycle.predicateAdmitHandler`, `preemption` | `sync::admission` |
+//! | `cpumanager`, its static policy and checkpoint | `pod::cpu_assignment`, `host::cpu_manager`, `runtime::cpus` |
 //! | `ContainerLogManager` | `plan::log_rotation`, `runtime::log_rotation` |
 //! | `flowcontrol.Backoff` | `time::backoff`; the count is an annotation of the container, and outlives the agent |
 //! | `HandlePodCleanups` | workers end their own pods; `runtime::gc` removes what a killed agent left on the node |

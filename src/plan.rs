@@ -341,7 +341,7 @@ pub(crate) fn plan_pod(situation: &Situation<'_>) -> Plan {
             && situation.checkpoint.terminating_sandboxes.is_disjoint(&terminating)
         {
             if let Some(waiting) = situation.starts.waiting() {
-                return starts::plan_refused(pod, &waiting);
+                return starts::plan_refused(pod, situation.starts, &waiting);
             }
             if let Gate::Shut { unmet, left } = situation.gate {
                 return gate::plan_wait(pod, unmet, *left);

@@ -3,6 +3,8 @@
 pub(crate) mod annotations;
 pub(crate) mod cdi;
 pub(crate) mod cgroup_name;
+pub(crate) mod cpu_assignment;
+pub(crate) mod cpu_set;
 pub(crate) mod decode;
 pub(crate) mod defaults;
 pub(crate) mod dns;

@@ -159,6 +159,7 @@ impl Runtime {
             .await
             .map_err(|error| StartError::step(REASON, &error))?;
         let devices = container_devices(&volumes);
+        let cpus = self.container_cpus(pod, container).await?;
         let mounts = self
             .prepare_mounts(pod, container, volumes, start.attempt, sandbox)
             .await
@@ -186,10 +187,11 @@ impl Runtime {
         };
         let mut config = convert::container_config(pod, container, prepared);
         convert::add_container_resources(&mut config, pod, container, &self.node.cgroups.node);
-        self.cri
-            .create_container(&start.sandbox, config, (*context.0).clone())
-            .await
-            .map_err(|error| StartError::cri("CreateContainerError", error))
+        convert::add_cpus(&mut config, cpus.as_ref().map(ToString::to_string));
+        let created = self.cri.create_container(&start.sandbox, config, (*context.0).clone()).await;
+        let id = created.map_err(|error| StartError::cri("CreateContainerError", error))?;
+        self.note_cpus(&id, cpus);
+        Ok(id)
     }
 
     /// Links the log of a created container and starts it.

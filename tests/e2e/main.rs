@@ -11,6 +11,7 @@
 #[path = "../rig/rig.rs"]
 mod rig;
 
+mod admission;
 mod adopt;
 mod bad_input;
 mod boots;

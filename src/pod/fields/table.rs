@@ -54,6 +54,8 @@ pub(super) const HONOURED: &[&str] = &[
     "spec.terminationGracePeriodSeconds",
     "spec.activeDeadlineSeconds",
     "spec.nodeName",
+    "spec.nodeSelector",
+    "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution",
     "spec.hostNetwork",
     "spec.hostPID",
     "spec.hostIPC",
@@ -139,7 +141,6 @@ pub(super) const IGNORED: &[&str] = &[
     // Only an API server resizes pods in place: an edit of a manifest makes a new instance.
     "spec.containers[].resizePolicy",
     "spec.containers[].securityContext.windowsOptions",
-    "spec.nodeSelector",
     "spec.preemptionPolicy",
     "spec.schedulerName",
     "spec.schedulingGates",
