@@ -1,3 +1,5 @@
+//! Capacity, reservations and thresholds, and what is left.
+
 use super::*;
 
 fn amounts(list: &[(&str, &str)]) -> ResourceAmounts {

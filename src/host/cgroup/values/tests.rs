@@ -1,3 +1,5 @@
+//! Shares, weights and properties of slices, as kubelet and libcontainer compute them.
+
 use super::*;
 
 fn figures(quota: Option<(i64, i64)>) -> PodFigures {
