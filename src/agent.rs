@@ -18,15 +18,18 @@ use tracing::{info, warn};
 
 use crate::config::Config;
 use crate::host::clock::SystemClock;
+use crate::host::inotify::Inotify;
 use crate::host::kernel_log::run_kernel_log;
 use crate::host::lock::{Lock, LockError, lock_root_dir, lock_runtime};
 use crate::host::state::Store;
 use crate::http::{Client, spawn_tokio_thread};
 use crate::runtime::Runtime;
 use crate::runtime::cri::CriError;
+use crate::runtime::file_watch::run_file_watch;
 use crate::runtime::gc::run_housekeeping;
 use crate::runtime::log_rotation::run_log_rotation;
 use crate::runtime::pleg::run_pleg;
+use crate::runtime::storage_limits::run_storage_limits;
 use crate::status::Telemetry;
 use crate::status::events::Recorder;
 use crate::status::metrics::Metrics;
@@ -103,10 +106,18 @@ pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
         config.sync_frequency,
     ));
     handles.spawn(run_housekeeping(runtime.clone(), view.clone(), handles.clock.clone()));
+    // One instance for both: users have few.
+    let inotify = Inotify::new().inspect_err(|error| warn!(%error, "cannot watch files"));
+    let inotify = inotify.ok().map(Arc::new);
     if let Some(policy) = config.log_rotation {
-        handles.spawn(run_log_rotation(runtime.clone(), policy, view.clone(), handles.clone()));
+        let watch = inotify.clone();
+        handles.spawn(run_log_rotation(runtime.clone(), policy, watch, view.clone(), handles.clone()));
     }
     handles.spawn(run_kernel_log());
+    if let Some(inotify) = inotify {
+        handles.spawn(run_file_watch(runtime.clone(), inotify, view.clone(), handles.clone()));
+    }
+    handles.spawn(run_storage_limits(runtime.clone(), view.clone(), handles.clone()));
     handles.spawn(prober.clone().run());
     health::spawn_ports(config, &handles, &view, &prober);
     let notifier = health::notifier();

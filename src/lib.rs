@@ -36,6 +36,8 @@
 //! | housekeeping | `runtime::gc` | a timer; reads the published view and the runtime | nobody |
 //! | log rotation | `runtime::log_rotation` | first writes to logs, changes of the published view, and a timer after either | nobody |
 //! | kernel log | `host::kernel_log` | records of `/dev/kmsg` | nobody |
+//! | storage limits | `runtime::storage_limits` | changes of the published view; a timer while a pod with such a limit runs | the sync loop |
+//! | watched files | `runtime::file_watch` | changes of directories and of the published view | the sync loop; containers, by signals |
 //! | watchdog, status line | `agent::health` | a timer; changes of the published view | systemd |
 //!
 //! A worker's jobs (hooks, pulls, containers that are being ended) are tasks too: they end with it, and it reacts to a newer
@@ -96,6 +98,8 @@
 //! | What outlives the agent, a boot, a power cut? | `plan::checkpoint` (`Durability`), kept by `worker::checkpoints` |
 //! | Who may run beside us? | `host::lock`: nobody on the same root directory or runtime |
 //! | Does a newer desired state interrupt a worker? | `worker::mailbox`; while the runtime is slow: `unless_changed` in `worker::start` |
+//! | Who uses too much disk? | `pod::storage_limit`, measured by `runtime::storage_limits` |
+//! | Which file's change restarts or signals whom? | `pod::watch_files`; replaced by `plan::containers` (`Situation::restarts`) |
 //! | Which log is rotated, compressed or removed? | `plan::log_rotation` |
 //! | What is known of a pod? | `pod::state`, computed by `status::pod_state` |
 //! | What is served of a pod? | `status::pod_status` |
@@ -109,7 +113,8 @@
 //! |---|---|
 //! | a kind of volume | `host::volume` plans and applies it, `host::resource` (`Volumes`) releases it; `pod::fields`, `pod::validate` and `pod::defaults` accept its fields |
 //! | devices | one more `host::resource::Resource` in the list of `Resources::new` |
-//! | admission, eviction, preemption, shutdown, deletion through an API | a new `sync::message::Event`, which `sync::sync_loop` turns into `plan::Want::End` (ends as Failed, the object stays) or `plan::Want::Stop` with a grace; the active deadline uses `Want::End` today, inside the worker |
+//! | admission, eviction for pressure, preemption, shutdown | `sync::message::Event::End`, which `sync::sync_loop` turns into `plan::Want::End` (ends as Failed, the object stays), as limits of storage do; the active deadline uses `Want::End` inside the worker |
+//! | deletion through an API | a new `sync::message::Event` that becomes `plan::Want::Stop` with a grace |
 //! | mirror pods, node status | a task that awaits `sync::published::ViewWatch::changed` |
 //! | pods from an API server | a source that sends `sync::mux::Snapshot`s |
 //! | another runtime, or faults | `runtime::PodRuntime`, `runtime::ProbeRunner` |

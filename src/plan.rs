@@ -113,6 +113,8 @@ pub(crate) struct Desired {
     pub blocked_on: Vec<Unmet>,
     /// Whether its containers may be started. The generation stays when this changes.
     pub starts: Starts,
+    /// Containers that are to be replaced by new ones. The generation stays when this changes.
+    pub restarts: BTreeSet<ContainerId>,
 }
 
 /// What to do next, and when to look again.
@@ -286,6 +288,8 @@ pub(crate) struct Situation<'a> {
     pub gate: &'a Gate,
     /// Whether its containers may be started, at first or again.
     pub starts: &'a Starts,
+    /// Containers that are to be replaced by new ones, though nothing is wrong with them.
+    pub restarts: &'a BTreeSet<ContainerId>,
     /// What is remembered of the name.
     pub checkpoint: &'a Checkpoint,
     /// The postStart hooks that are not over.

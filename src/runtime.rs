@@ -5,6 +5,7 @@
 
 mod cgroups;
 pub mod cri;
+pub(crate) mod file_watch;
 pub(crate) mod gc;
 pub(crate) mod handlers;
 mod image;
@@ -16,6 +17,7 @@ mod pod_runtime;
 mod security;
 mod start;
 mod stop;
+pub(crate) mod storage_limits;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -165,10 +167,11 @@ impl PodRuntime for Runtime {
 
     fn look_for_image<'a>(
         &'a self,
+        pod: &'a Pod,
         container: &'a ContainerSpec,
         permit: PullPermit,
     ) -> Answer<'a, Result<Image, ImageError>> {
-        Box::pin(self.images.look(container, permit))
+        Box::pin(self.images.look_for_all(pod, container, permit))
     }
 
     fn pull_image<'a>(
@@ -177,7 +180,7 @@ impl PodRuntime for Runtime {
         container: &'a ContainerSpec,
         context: SandboxContext,
     ) -> Answer<'a, Result<String, ImageError>> {
-        Box::pin(self.images.pull(pod, container, context))
+        Box::pin(self.images.pull_all(pod, container, context))
     }
 
     fn create_container<'a>(

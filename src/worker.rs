@@ -208,6 +208,7 @@ impl Worker {
             history: self.instance.as_ref().map_or(&no_history, |instance| &instance.history),
             gate: &gate,
             starts: &desired.starts,
+            restarts: &desired.restarts,
             checkpoint: &self.checkpoint.current,
             start_hooks: &self.start_hooks,
             probes: &probes,

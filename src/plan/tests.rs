@@ -7,6 +7,7 @@ mod hooks;
 mod init;
 mod probes;
 mod pulling;
+mod replaced;
 mod restarts;
 mod simulation;
 mod starts;
@@ -114,6 +115,7 @@ struct Inputs {
     probes: Verdicts,
     terminations: Terminations,
     exits: BTreeMap<ContainerId, Since>,
+    restarts: BTreeSet<ContainerId>,
 }
 
 impl Default for Inputs {
@@ -127,6 +129,7 @@ impl Default for Inputs {
             probes: Verdicts::default(),
             terminations: Terminations::default(),
             exits: BTreeMap::new(),
+            restarts: BTreeSet::new(),
         }
     }
 }
@@ -139,6 +142,7 @@ impl Inputs {
             history: &self.history,
             gate: &self.gate,
             starts: &self.starts,
+            restarts: &self.restarts,
             checkpoint: &self.checkpoint,
             start_hooks: &self.start_hooks,
             probes: &self.probes,

@@ -97,6 +97,8 @@ pub(crate) struct Failed {
 pub(crate) enum FailedReason {
     /// It was active for longer than `activeDeadlineSeconds`.
     DeadlineExceeded,
+    /// It used more of the node than it may.
+    Evicted,
 }
 
 impl FailedReason {
@@ -104,6 +106,7 @@ impl FailedReason {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::DeadlineExceeded => "DeadlineExceeded",
+            Self::Evicted => "Evicted",
         }
     }
 }

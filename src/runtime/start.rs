@@ -135,7 +135,11 @@ impl Runtime {
         context: SandboxContext,
     ) -> Result<ContainerId, StartError> {
         const REASON: &str = "CreateContainerConfigError";
-        let container = specified(pod, start)?;
+        let container = &self
+            .read_env_files(pod, specified(pod, start)?)
+            .await
+            .map_err(|reason| StartError::refused(REASON, reason))?;
+        let cdi_devices = self.cdi_devices(pod).await?;
         let security = self.container_surroundings(pod, container, &image_ref).await?;
         let node_ips = self.node.node_ips.get();
         let pod_ips = if pod.spec.host_network == Some(true) { &node_ips } else { &sandbox.ips };
@@ -178,6 +182,7 @@ impl Runtime {
             mounts,
             security,
             devices,
+            cdi_devices,
         };
         let mut config = convert::container_config(pod, container, prepared);
         convert::add_container_resources(&mut config, pod, container, &self.node.cgroups.node);

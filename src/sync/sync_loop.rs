@@ -4,6 +4,7 @@
 //! never waits for a pod, so that a recorded sequence of events can be replayed in a test.
 
 mod holds;
+mod orders;
 #[cfg(test)]
 mod tests;
 
@@ -113,6 +114,8 @@ impl SyncLoop {
             }
             Event::Probe(pod) => self.tell(&pod).into_iter().collect(),
             Event::Worker(report) => self.on_report(report),
+            Event::End(end) => self.on_end(end),
+            Event::Restart { pod, uid, containers } => self.on_restart(pod, &uid, containers),
             Event::Ping(reply) => {
                 // Whoever asked may have given up.
                 let _ = reply.try_send(());
@@ -345,8 +348,13 @@ impl SyncLoop {
     fn set_desired(&mut self, name: PodName, want: Want) -> PodName {
         self.generations += 1;
         self.changed.insert(name.clone());
-        let desired =
-            Desired { generation: self.generations, want, blocked_on: Vec::new(), starts: Starts::Allowed };
+        let desired = Desired {
+            generation: self.generations,
+            want,
+            blocked_on: Vec::new(),
+            starts: Starts::Allowed,
+            restarts: BTreeSet::new(),
+        };
         let remembered = self.remembered.remove(&name);
         let worker = self.workers.entry(name.clone()).or_insert_with(|| WorkerEntry {
             desired: desired.clone(),

@@ -6,6 +6,7 @@
 mod cgroups;
 mod events;
 mod images;
+mod stats;
 mod tasks;
 
 use std::fmt;

@@ -85,7 +85,6 @@ impl HandlerRunner {
             }
         };
         // A pause may be as long as its limit.
-        // Boxed: the future of a request is large.
         Box::pin(within(limit, run)).await.unwrap_or(Err(HookError::Late(limit)))
     }
 

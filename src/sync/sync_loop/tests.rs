@@ -1,5 +1,6 @@
 //! Recorded sequences of events, replayed.
 
+mod ends;
 mod fixed_uid;
 mod holds;
 mod moved;
