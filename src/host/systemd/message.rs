@@ -67,12 +67,12 @@ impl BusBody {
         self
     }
 
-    /// Yes or no.
+    /// Adds a boolean.
     pub(super) fn bool(&mut self, yes: bool) -> &mut Self {
         self.u32(usize::from(yes))
     }
 
-    /// A text.
+    /// Adds a string.
     pub(super) fn string(&mut self, text: &str) -> &mut Self {
         self.u32(text.len());
         self.0.extend(text.as_bytes());

@@ -1,4 +1,4 @@
-//! Messages as bytes, and what the client makes of answers and of their absence.
+//! Messages to and from systemd, byte by byte, and over a socket.
 
 use std::os::unix::net::UnixListener;
 use std::thread;

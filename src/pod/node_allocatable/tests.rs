@@ -1,4 +1,4 @@
-//! Capacity, reservations and thresholds, and what is left.
+//! What is left of a node for its pods, by case.
 
 use super::*;
 

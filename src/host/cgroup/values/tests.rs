@@ -1,4 +1,4 @@
-//! Shares, weights and properties of slices, as kubelet and libcontainer compute them.
+//! What the files of a cgroup are given, by case.
 
 use super::*;
 
