@@ -17,6 +17,7 @@ pub(crate) mod id;
 pub(crate) mod identity;
 pub(crate) mod image;
 pub(crate) mod keys;
+pub(crate) mod object;
 pub(crate) mod observed;
 pub(crate) mod priority;
 pub(crate) mod qos;
@@ -38,7 +39,7 @@ use std::fmt;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-pub(crate) use decode::{Origin, decode_manifest};
+pub(crate) use decode::Origin;
 pub use finding::{Finding, Refusal};
 pub(crate) use id::{ConfigHash, ContainerId, PodName, PodUid, SandboxId, Source};
 

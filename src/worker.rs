@@ -12,6 +12,7 @@ mod gate;
 mod instance;
 mod jobs;
 mod mailbox;
+mod objects;
 mod observer;
 pub(crate) mod pool;
 mod probe_event;
@@ -176,6 +177,7 @@ impl Worker {
     async fn pass(&mut self, desired: &Desired) -> Next {
         self.sandbox_context = None;
         self.follow(&desired.want).await;
+        self.follow_objects(desired).await;
         let want = &self.effective(&desired.want);
         let ended = match self.take_finished_jobs().await {
             Ok(ended) => ended,
@@ -202,6 +204,8 @@ impl Worker {
         for container in self.exits.note(&observed, now, uptime) {
             log_end(&self.name, container);
         }
+        self.apply_objects(desired, &observed).await;
+        let lacks = self.lacks();
         let gate = self.judge_gate(desired, &observed, uptime);
         let pod = self.instance.as_ref().map(|instance| instance.pod.clone());
         let own_grace = pod.and_then(|pod| pod.spec.termination_grace_period_seconds);
@@ -215,6 +219,7 @@ impl Worker {
             history: self.instance.as_ref().map_or(&no_history, |instance| &instance.history),
             gate: &gate,
             starts: &desired.starts,
+            lacks: &lacks,
             checkpoint: &self.checkpoint.current,
             start_hooks: &self.start_hooks,
             probes: &probes,
@@ -251,7 +256,8 @@ impl Worker {
             if want.is_stop() && observed.is_empty() {
                 return self.finish(desired.generation).await;
             }
-            return Next::Rest([plan.wake_in, self.checkpoint.retry_in()].into_iter().flatten().min());
+            let waits = [plan.wake_in, self.checkpoint.retry_in(), self.objects_due()];
+            return Next::Rest(waits.into_iter().flatten().min());
         }
         self.observer.begin_steps();
         for step in &plan.steps {

@@ -26,6 +26,7 @@ use super::Dirs;
 use super::files::{FileError, on};
 use super::resource::{Resource, ResourceError};
 use crate::pod::cgroup_name::{CgroupDriver, CgroupRoot, uid_of};
+use crate::pod::object::PodObjects;
 use crate::pod::qos::{QosClass, qos_class};
 use crate::pod::resources::{NodeResources, PodFigures, pod_figures};
 use crate::pod::{Pod, PodName, PodUid};
@@ -215,7 +216,7 @@ impl Resource for PodCgroups {
         "FailedToCreatePodContainer"
     }
 
-    fn prepare(&self, pod: &Pod) -> Result<(), ResourceError> {
+    fn prepare(&self, pod: &Pod, _: &PodObjects) -> Result<(), ResourceError> {
         let has_own_limits = pod
             .spec
             .resources

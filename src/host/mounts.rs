@@ -55,7 +55,10 @@ pub(crate) fn select_ours(mounts: &[Mounted], pod_dir: &Path) -> Vec<PathBuf> {
             ["volumes", plugin, _] => {
                 let kinds: &[&str] = match *plugin {
                     "kubernetes.io~empty-dir" => &["tmpfs", "hugetlbfs"],
-                    "kubernetes.io~downward-api" | "kubernetes.io~projected" => &["tmpfs"],
+                    "kubernetes.io~downward-api"
+                    | "kubernetes.io~projected"
+                    | "kubernetes.io~configmap"
+                    | "kubernetes.io~secret" => &["tmpfs"],
                     _ => &[],
                 };
                 kinds.contains(&mount.kind.as_str())

@@ -17,6 +17,7 @@ use super::cgroup::{CgroupError, Cgroups, PodCgroups};
 use super::files::{FileError, make_dir, remove_tree};
 use super::mounts::unmount_ours;
 use super::volume::{VolumeError, plan_pod_volumes};
+use crate::pod::object::PodObjects;
 use crate::pod::{Pod, PodName, PodUid};
 
 /// Why a resource could not be prepared or released.
@@ -38,11 +39,11 @@ pub(crate) trait Resource: Debug + Send + Sync {
     /// kubelet's reason for an instance that waits because this could not be prepared.
     fn failure_reason(&self) -> &'static str;
 
-    /// Makes what is missing for an instance.
+    /// Makes what is missing for an instance that has these ConfigMaps and Secrets.
     ///
     /// # Errors
     /// When it cannot be made, or is not what the manifest says.
-    fn prepare(&self, pod: &Pod) -> Result<(), ResourceError>;
+    fn prepare(&self, pod: &Pod, objects: &PodObjects) -> Result<(), ResourceError>;
 
     /// Removes what there is of an instance.
     ///
@@ -103,9 +104,11 @@ impl Resources {
     ///
     /// # Errors
     /// At the first that cannot be prepared.
-    pub(crate) fn prepare(&self, pod: &Pod) -> Result<(), PrepareError> {
+    pub(crate) fn prepare(&self, pod: &Pod, objects: &PodObjects) -> Result<(), PrepareError> {
         self.0.iter().try_for_each(|resource| {
-            resource.prepare(pod).map_err(|source| PrepareError { reason: resource.failure_reason(), source })
+            resource
+                .prepare(pod, objects)
+                .map_err(|source| PrepareError { reason: resource.failure_reason(), source })
         })
     }
 
@@ -149,7 +152,7 @@ impl Resource for Directories {
         "FailedToMakePodDataDirectories"
     }
 
-    fn prepare(&self, pod: &Pod) -> Result<(), ResourceError> {
+    fn prepare(&self, pod: &Pod, _: &PodObjects) -> Result<(), ResourceError> {
         let dir = self.0.pod(&pod.uid);
         ["volumes", "plugins", "containers"]
             .iter()
@@ -185,7 +188,7 @@ impl Resource for Logs {
         "FailedToMakePodDataDirectories"
     }
 
-    fn prepare(&self, pod: &Pod) -> Result<(), ResourceError> {
+    fn prepare(&self, pod: &Pod, _: &PodObjects) -> Result<(), ResourceError> {
         Ok(make_dir(&self.0.logs(&pod.name, &pod.uid), 0o755)?)
     }
 
@@ -209,9 +212,9 @@ impl Resource for Volumes {
         "FailedMount"
     }
 
-    fn prepare(&self, pod: &Pod) -> Result<(), ResourceError> {
+    fn prepare(&self, pod: &Pod, objects: &PodObjects) -> Result<(), ResourceError> {
         let node = read_capacity(self.0.root())?;
-        let volumes = plan_pod_volumes(pod, &self.0, &node)?;
+        let volumes = plan_pod_volumes(pod, objects, &self.0, &node)?;
         Ok(volumes.iter().try_for_each(|volume| volume.apply())?)
     }
 
@@ -296,8 +299,8 @@ mod tests {
             let mounts = serde_json::json!([{"name": "scratch", "mountPath": "/s"}]);
             pod.spec.containers[0].volume_mounts = Some(serde_json::from_value(mounts).unwrap());
             // A later agent prepares again.
-            resources.prepare(&pod).unwrap();
-            resources.prepare(&pod).unwrap();
+            resources.prepare(&pod, &PodObjects::default()).unwrap();
+            resources.prepare(&pod, &PodObjects::default()).unwrap();
             assert!(dirs.volume(&pod.uid, "kubernetes.io~empty-dir", "scratch").is_dir());
             assert!(!dirs.volume(&pod.uid, "kubernetes.io~empty-dir", "unused").exists());
             pods.push(pod);
@@ -324,7 +327,7 @@ mod tests {
         pod.spec.volumes = Some(serde_json::from_value(volumes).unwrap());
         let mounts = serde_json::json!([{"name": "host", "mountPath": "/s"}]);
         pod.spec.containers[0].volume_mounts = Some(serde_json::from_value(mounts).unwrap());
-        let error = Resources::new(&dirs, &no_cgroups()).prepare(&pod).unwrap_err();
+        let error = Resources::new(&dirs, &no_cgroups()).prepare(&pod, &PodObjects::default()).unwrap_err();
         assert_eq!(error.reason, "FailedMount");
         let expect = format!("hostPath type check failed: {} is not a directory", missing.display());
         assert_eq!(error.source.to_string(), expect);

@@ -61,6 +61,7 @@ pub(super) fn plan_init<'a>(judge: &Judge<'a>, needs: &mut Needs<'a>) -> Init {
             Need::Start { .. }
             | Need::Wait(..)
             | Need::Pulling(_)
+            | Need::Lacks(_)
             | Need::Replace
             | Need::Starting
             | Need::Fail(_)

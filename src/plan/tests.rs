@@ -5,6 +5,7 @@ mod ending;
 mod gate;
 mod hooks;
 mod init;
+mod lacks;
 mod probes;
 mod pulling;
 mod restarts;
@@ -109,6 +110,7 @@ struct Inputs {
     history: History,
     gate: Gate,
     starts: Starts,
+    lacks: Lacks,
     checkpoint: Checkpoint,
     start_hooks: BTreeMap<ContainerId, StartHook>,
     probes: Verdicts,
@@ -122,6 +124,7 @@ impl Default for Inputs {
             history: History::default(),
             gate: Gate::Open(Opened::InOrder),
             starts: Starts::Allowed,
+            lacks: Lacks::default(),
             checkpoint: Checkpoint::default(),
             start_hooks: BTreeMap::new(),
             probes: Verdicts::default(),
@@ -139,6 +142,7 @@ impl Inputs {
             history: &self.history,
             gate: &self.gate,
             starts: &self.starts,
+            lacks: &self.lacks,
             checkpoint: &self.checkpoint,
             start_hooks: &self.start_hooks,
             probes: &self.probes,

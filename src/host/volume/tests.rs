@@ -138,7 +138,7 @@ fn no_container_runs_without_what_it_mounts() {
     for (name, reason) in rows {
         let pod = pod_mounting(json!({"name": name, "mountPath": "/m"}));
         let dirs = Dirs::new("/r".into(), "/l".into());
-        let error = plan_pod_volumes(&pod, &dirs, &NODE).unwrap_err();
+        let error = plan_pod_volumes(&pod, &PodObjects::default(), &dirs, &NODE).unwrap_err();
         assert_eq!(error.to_string(), reason);
     }
     // What is not mounted is no obstacle.
@@ -166,7 +166,9 @@ fn each_type_of_host_path_has_its_check() {
         for volume in pod.spec.volumes.iter_mut().flatten().filter(|volume| volume.name == "host") {
             volume.host_path.as_mut().unwrap().type_ = kind.map(str::to_owned);
         }
-        let volumes = plan_pod_volumes(&pod, &Dirs::new("/r".into(), "/l".into()), &NODE).unwrap();
+        let volumes =
+            plan_pod_volumes(&pod, &PodObjects::default(), &Dirs::new("/r".into(), "/l".into()), &NODE)
+                .unwrap();
         assert_eq!(volumes[0].need, need, "{kind:?}");
     }
 }
@@ -215,11 +217,11 @@ fn each_kind_of_volume_has_its_place_and_group() {
     for (name, need, path, group) in rows {
         let mut pod = pod_mounting(json!({"name": name, "mountPath": "/m"}));
         pod.spec.security_context = Some(serde_json::from_value(json!({"fsGroup": 42})).unwrap());
-        let planned = plan_pod_volumes(&pod, &dirs, &node).unwrap();
+        let planned = plan_pod_volumes(&pod, &PodObjects::default(), &dirs, &node).unwrap();
         assert_eq!(planned, [PlannedVolume { need, host_path: path.into(), group }], "{name}");
     }
     let pod = pod_mounting(json!({"name": "huge", "mountPath": "/m"}));
-    let error = plan_pod_volumes(&pod, &dirs, &node).unwrap_err().to_string();
+    let error = plan_pod_volumes(&pod, &PodObjects::default(), &dirs, &node).unwrap_err().to_string();
     assert_eq!(error, "medium HugePages: no container asks for hugepages-SIZE");
 }
 

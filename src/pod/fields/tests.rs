@@ -34,14 +34,14 @@ fn fields_are_reported_by_their_path() {
                 {"name": "b", "resources": {"limits": {"example.com/gpu": 1}}, "env": [
                     {"name": "A", "value": "x"},
                     {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-                    {"name": "C", "valueFrom": {"secretKeyRef": {}}},
+                    {"name": "C", "valueFrom": {"fileKeyRef": {}}},
                 ], "volumeMounts": [{"name": "v", "mountPath": "/v", "subPath": "s"}], "volumeDevices": [{}]},
             ],
             "volumes": [
                 {"name": "e", "emptyDir": {}}, {"name": "m", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
                 {"name": "n", "emptyDir": {"medium": ""}}, {"name": "d", "downwardAPI": {}},
                 {"name": "s", "emptyDir": {"medium": "", "sizeLimit": "1Mi"}}, {"name": "z", "emptyDir": {"sizeLimit": 0}},
-                {"name": "p", "projected": {"sources": [{"downwardAPI": {}}, {"secret": {}}]}}, {"name": "c", "nfs": {}},
+                {"name": "p", "projected": {"sources": [{"downwardAPI": {}}, {"serviceAccountToken": {}}]}}, {"name": "c", "nfs": {}},
             ],
         },
     }));
@@ -49,11 +49,10 @@ fn fields_are_reported_by_their_path() {
     assert_eq!(lines(&report.warnings), warnings);
     let refusals = [
         "spec.containers[0].resources.limits.ephemeral-storage: not supported yet",
-        "spec.containers[1].env[2].valueFrom.secretKeyRef: not supported yet",
+        "spec.containers[1].env[2].valueFrom.fileKeyRef: not supported yet",
         "spec.containers[1].resources.limits.example.com/gpu: not supported yet",
         "spec.containers[1].volumeDevices: not supported yet",
-        "spec.initContainers[0].envFrom: not supported yet",
-        "spec.volumes[6].projected.sources[1].secret: not supported yet",
+        "spec.volumes[6].projected.sources[1].serviceAccountToken: not supported yet",
         "spec.volumes[7].nfs: not supported yet",
         "spec.volumes[4].emptyDir.sizeLimit: not supported yet",
     ];

@@ -1,23 +1,28 @@
-//! Which pods follow from the contents of the URL: the last good version of each pod, one pod per name. Pure.
+//! Which pods follow from the contents of the URL: the last good version of each pod, one pod per name. Pure. Objects: [`super::objects`].
 //!
 //! Invariants: a request that fails changes nothing; a pod that turns bad keeps its last good version; a pod goes only
 //! when contents in which every part is known by name no longer hold it; of two pods of one name the first stays, and
 //! of two of one UID the one that has it.
+
+mod owners;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::http::Cause;
 use crate::pod::decode::Decoded;
-use crate::pod::decode::list::{Item, ItemPath};
+use crate::pod::decode::list::{Item, ItemPath, ListContents, ObjectItem};
 use crate::pod::finding::{Finding, Refusal};
+use crate::pod::object::Subject;
 use crate::pod::validate::is_valid_name;
-use crate::pod::{Pod, PodName, PodUid, Source};
+use crate::pod::{Pod, PodName, Source};
 use crate::sync::mux::Snapshot;
 use crate::sync::view::{Outcome, Verdict};
 use crate::text::excerpt::one_line;
 
 use super::keep::can_be_kept;
+use super::objects::{HeldObject, HeldObjects, settle_objects};
+use owners::{Owners, clash};
 
 /// More pods than any node runs: a bound on the cost of judging contents.
 const MOST_ITEMS: usize = 5000;
@@ -34,7 +39,7 @@ pub(super) enum Reading {
     /// Contents, taken apart.
     Items {
         /// What they hold.
-        items: Vec<Item>,
+        contents: ListContents,
         /// The key that signed them; none where none is asked for.
         signer: Option<String>,
     },
@@ -56,8 +61,8 @@ pub(super) enum Change {
     Failed(String),
     /// The contents can be had again.
     Recovered,
-    /// A pod is gone.
-    Removed(PodName),
+    /// A pod or an object is gone.
+    Removed(Subject),
     /// A part of the contents is judged differently, or again.
     Verdict(Verdict),
 }
@@ -90,8 +95,9 @@ pub(super) struct Judge {
     /// The URL, as it may be shown.
     url: String,
     held: BTreeMap<PodName, Held>,
+    objects: HeldObjects,
     verdicts: Vec<Verdict>,
-    /// All that the URL holds is accounted for in `held`.
+    /// All that the URL holds is accounted for in `held` and `objects`.
     complete: bool,
     /// The reason that was last reported.
     failed: Option<String>,
@@ -100,18 +106,23 @@ pub(super) struct Judge {
 
 impl Judge {
     /// What an earlier agent held is held, until the URL says otherwise.
-    pub(super) fn new(url: String, kept: impl IntoIterator<Item = Held>) -> Self {
+    pub(super) fn new(
+        url: String,
+        kept: impl IntoIterator<Item = Held>,
+        objects: impl IntoIterator<Item = HeldObject>,
+    ) -> Self {
         let held: BTreeMap<_, _> = kept.into_iter().map(|held| (held.pod.name.clone(), held)).collect();
+        let objects: HeldObjects = objects.into_iter().map(|held| (held.object.key.clone(), held)).collect();
         // Where they stood is not kept: they are as a list of their own.
-        let verdict = |(index, pod): (usize, &PodName)| Verdict {
+        let verdict = |(index, subject): (usize, Subject)| Verdict {
             source: Source::Http,
             origin: url.clone(),
             document: 1,
             item: Some(index),
-            outcome: Outcome::Accepted { pod: pod.clone(), warnings: Vec::new() },
+            outcome: Outcome::Accepted { subject, warnings: Vec::new() },
         };
-        let verdicts = held.keys().enumerate().map(verdict).collect();
-        Self { url, held, verdicts, complete: false, failed: None, reported: false }
+        let verdicts = subjects(&held, &objects).enumerate().map(verdict).collect();
+        Self { url, held, objects, verdicts, complete: false, failed: None, reported: false }
     }
 
     /// The pods that are held.
@@ -119,28 +130,51 @@ impl Judge {
         self.held.values()
     }
 
+    /// The objects that are held.
+    pub(super) fn objects(&self) -> impl Iterator<Item = &HeldObject> + Clone {
+        self.objects.values()
+    }
+
     /// Takes in a reading.
     pub(super) fn apply(&mut self, reading: Reading) -> Judged {
-        let (mut items, signer) = match reading {
+        let (ListContents { pods: mut items, objects }, signer) = match reading {
             Reading::Failed(failure) => return self.fail(failure),
             Reading::Same => return self.succeed(Vec::new()),
-            Reading::Items { items, signer } => (items, signer),
+            Reading::Items { contents, signer } => (contents, signer),
         };
         items.iter_mut().for_each(correct);
-        if let Some(reason) = too_many(&items).or_else(|| nothing_known(&items)) {
+        if let Some(reason) =
+            too_many(items.len() + objects.len()).or_else(|| nothing_known(&items, &objects))
+        {
             return self.fail(Failure { reason, cause: Cause::Other });
         }
-        let settled = settle(&self.url, &self.held, items, signer.map(Arc::from));
-        let mut changes = Vec::new();
-        for name in self.held.keys().filter(|name| !settled.held.contains_key(*name)) {
-            changes.push(Change::Removed(name.clone()));
-        }
+        // A part that cannot be told by name may be any of those that seem to be gone.
+        let nameless =
+            items.iter().any(|item| item.name.is_none()) || objects.iter().any(|o| o.key.is_none());
+        let signer: Option<Arc<str>> = signer.map(Arc::from);
+        let settled_objects = settle_objects(&self.url, &self.objects, objects, signer.as_ref(), nameless);
+        let mut settled = settle(&self.url, &self.held, items, signer, nameless);
+        settled.complete &= settled_objects.complete;
+        settled.verdicts.extend(settled_objects.verdicts);
+        settled.verdicts.sort_by_key(|verdict| (verdict.document, verdict.item));
+        let now: BTreeSet<Subject> = subjects(&settled.held, &settled_objects.held).collect();
+        let gone = subjects(&self.held, &self.objects).filter(|subject| !now.contains(subject));
+        let mut changes: Vec<_> = gone.map(Change::Removed).collect();
         let before: BTreeSet<_> =
             self.verdicts.iter().map(|verdict| verdict.outcome.without_places()).collect();
         for verdict in &settled.verdicts {
             let said = before.contains(&verdict.outcome.without_places());
-            let edited = matches!(&verdict.outcome, Outcome::Accepted { pod, .. }
-                if self.held.get(pod).map(|held| &held.pod.hash) != settled.held.get(pod).map(|held| &held.pod.hash));
+            let edited = match &verdict.outcome {
+                Outcome::Accepted { subject: Subject::Pod(pod), .. } => {
+                    let hash = |held: Option<&Held>| held.map(|held| held.pod.hash.clone());
+                    hash(self.held.get(pod)) != hash(settled.held.get(pod))
+                }
+                Outcome::Accepted { subject: Subject::Object(key), .. } => {
+                    let object = |held: Option<&HeldObject>| held.map(|held| held.object.clone());
+                    object(self.objects.get(key)) != object(settled_objects.held.get(key))
+                }
+                _ => false,
+            };
             if !said || edited {
                 changes.push(Change::Verdict(verdict.clone()));
             }
@@ -148,6 +182,7 @@ impl Judge {
         // A verdict that is gone must leave the view as well.
         let changed = self.verdicts != settled.verdicts || self.complete != settled.complete;
         Settled { held: self.held, verdicts: self.verdicts, complete: self.complete } = settled;
+        self.objects = settled_objects.held;
         self.reported &= !changed;
         self.succeed(changes)
     }
@@ -183,6 +218,7 @@ impl Judge {
         Snapshot {
             source: Source::Http,
             pods: self.held.values().map(|held| held.pod.clone()).collect(),
+            objects: self.objects.values().map(|held| held.object.clone()).collect(),
             complete: self.complete,
             // For whoever knows the key.
             unvouched: BTreeMap::new(),
@@ -204,15 +240,25 @@ fn correct(item: &mut Item) {
     }
 }
 
-fn too_many(items: &[Item]) -> Option<String> {
-    let count = items.len();
+/// All that is held.
+fn subjects(held: &BTreeMap<PodName, Held>, objects: &HeldObjects) -> impl Iterator<Item = Subject> {
+    let pods = held.keys().map(|name| Subject::Pod(name.clone()));
+    pods.chain(objects.keys().map(|key| Subject::Object(key.clone()))).collect::<Vec<_>>().into_iter()
+}
+
+fn too_many(count: usize) -> Option<String> {
     (count > MOST_ITEMS).then(|| format!("holds {count} pods, more than {MOST_ITEMS}"))
 }
 
 /// The reason if nothing in the contents is a pod: a page of a proxy, an object of another kind.
-fn nothing_known(items: &[Item]) -> Option<String> {
-    let refusal = items.first()?.decoded.as_ref().err()?;
-    items.iter().all(|item| item.name.is_none()).then(|| refusal.to_string())
+fn nothing_known(items: &[Item], objects: &[ObjectItem]) -> Option<String> {
+    let refusal = match (items.first(), objects.first()) {
+        (Some(item), _) => item.decoded.as_ref().err()?,
+        (None, Some(object)) => object.decoded.as_ref().err()?,
+        (None, None) => return None,
+    };
+    let is_unknown = items.iter().all(|item| item.name.is_none()) && objects.iter().all(|o| o.key.is_none());
+    is_unknown.then(|| refusal.to_string())
 }
 
 struct Settled {
@@ -247,9 +293,8 @@ fn settle(
     before: &BTreeMap<PodName, Held>,
     items: Vec<Item>,
     signer: Option<Arc<str>>,
+    nameless: bool,
 ) -> Settled {
-    // A part that cannot be told by name may be any of those that seem to be gone.
-    let nameless = items.iter().any(|item| item.name.is_none());
     let names: BTreeSet<PodName> = items.iter().filter_map(|item| item.name.clone()).collect();
     let mut owners = Owners::default();
     let mut clashes = behind_bad_ones(url, &items);
@@ -338,7 +383,7 @@ fn claimants<'a>(
 }
 
 /// A part of the contents, in words.
-fn shown(url: &str, path: ItemPath) -> String {
+pub(super) fn shown(url: &str, path: ItemPath) -> String {
     let path = path.to_string();
     if path.is_empty() { url.to_owned() } else { format!("{url} {path}") }
 }
@@ -359,32 +404,7 @@ fn accept(
         None => Held { pod: Arc::new(decoded.pod), manifest: manifest.into(), signer },
     };
     held.insert(name.clone(), new);
-    Outcome::Accepted { pod: name, warnings }
-}
-
-/// Which part has which name and UID: two pods with one UID would share their directories.
-#[derive(Default)]
-struct Owners {
-    names: BTreeMap<PodName, String>,
-    uids: BTreeMap<PodUid, String>,
-}
-
-impl Owners {
-    fn claim(&mut self, pod: &Pod, claimant: impl Fn() -> String) -> Result<(), Refusal> {
-        if let Some(owner) = self.names.get(&pod.name) {
-            return Err(clash("metadata.name", &format!("pod {}", pod.name), owner));
-        }
-        if let Some(owner) = self.uids.get(&pod.uid) {
-            return Err(clash("metadata.uid", &format!("UID {}", pod.uid), owner));
-        }
-        self.names.insert(pod.name.clone(), claimant());
-        self.uids.insert(pod.uid.clone(), claimant());
-        Ok(())
-    }
-}
-
-fn clash(field: &str, what: &str, owner: &str) -> Refusal {
-    Finding::new(field, format!("{what} is already defined by {owner}")).into()
+    Outcome::Accepted { subject: name.into(), warnings }
 }
 
 #[cfg(test)]

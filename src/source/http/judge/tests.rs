@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::pod::PodUid;
 use crate::pod::testing::pod;
 use crate::sync::view::diff_verdicts;
 
@@ -27,7 +28,8 @@ fn items(text: &str) -> Reading {
         let name = name.map(|name| PodName::new("default", name));
         Item { path, name, manifest: json!({"is": word}), decoded }
     });
-    Reading::Items { items: items.collect(), signer: None }
+    let contents = ListContents { pods: items.collect(), objects: vec![] };
+    Reading::Items { contents, signer: None }
 }
 
 fn failed(reason: &str) -> Reading {
@@ -45,7 +47,7 @@ fn judge(kept: &[(&str, &str)]) -> Judge {
         manifest: "{}".into(),
         signer: None,
     });
-    Judge::new("http://h/".to_owned(), kept)
+    Judge::new("http://h/".to_owned(), kept, [])
 }
 
 /// A reading, the pods that follow (none: no snapshot), and whether all is accounted for.
@@ -140,9 +142,10 @@ fn a_name_that_cannot_be_is_no_evidence() {
 fn what_could_not_be_kept_is_not_accepted() {
     let nested = |levels: usize| {
         let deep = (0..levels).fold(json!(1), |inner, _| json!([inner]));
-        let Reading::Items { mut items, signer } = items("a 1") else { panic!("items") };
+        let Reading::Items { mut contents, signer } = items("a 1") else { panic!("items") };
+        let items = &mut contents.pods;
         items[0].manifest = deep;
-        Reading::Items { items, signer }
+        Reading::Items { contents, signer }
     };
     run(judge(&[]), vec![("as deep as can be read", nested(127), Some(("a@1", true)))]);
     run(judge(&[]), vec![("deeper", nested(128), Some(("", false)))]);
@@ -159,7 +162,7 @@ fn a_long_reason_is_cut() {
 #[test]
 fn each_pod_has_the_key_that_signed_it() {
     let signed = |text: &str, key: &str| match items(text) {
-        Reading::Items { items, .. } => Reading::Items { items, signer: Some(key.to_owned()) },
+        Reading::Items { contents, .. } => Reading::Items { contents, signer: Some(key.to_owned()) },
         reading => reading,
     };
     let mut judge = judge(&[]);
