@@ -149,7 +149,7 @@ mod tests {
                 Ok("[items[0]] Secret default/s"),
             ),
             (
-                map.replace("data", "dta"),
+                map.replace(", data", ", dta"),
                 Ok("[] ConfigMap default/m dta: unknown field, did you mean \"data\"?"),
             ),
             (

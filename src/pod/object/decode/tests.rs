@@ -34,7 +34,7 @@ fn values() {
     assert_eq!(object.value("b").unwrap().bytes(), [0, 1]);
     assert!(object.immutable && !object.data.contains_key("b"));
     assert_eq!(object.value("e").unwrap().bytes(), b"");
-    let other = decode(&config_map("data: {a: y}, immutable: true")).unwrap().object;
+    let other = decode(&config_map("data: {a: z}, immutable: true")).unwrap().object;
     assert!(!object.may_become(&other) && object.may_become(&object.clone()));
     let warned = decode(&config_map("dta: {a: x}")).unwrap();
     assert_eq!(warned.warnings[0].to_string(), "dta: unknown field, did you mean \"data\"?");
@@ -95,7 +95,7 @@ fn refusals_name_keys_and_never_values() {
 fn versions_differ_in_every_part() {
     let all = [
         config_map("data: {a: x}"),
-        config_map("data: {a: y}"),
+        config_map("data: {a: z}"),
         config_map("data: {b: x}"),
         config_map("data: {ax: ''}"),
         config_map("binaryData: {a: eA==}"),

@@ -5,7 +5,7 @@ use crate::pod::object::ObjectKind;
 use crate::pod::object::testing::object;
 
 fn with_map(name: &str, map: &str) -> Arc<Pod> {
-    let mut pod = crate::pod::testing::pod(name, "1");
+    let mut pod = crate::pod::testing::pod(name, name);
     let from = serde_json::json!([{"configMapRef": {"name": map}}]);
     pod.spec.containers[0].env_from = Some(serde_json::from_value(from).unwrap());
     Arc::new(pod)
@@ -13,7 +13,7 @@ fn with_map(name: &str, map: &str) -> Arc<Pod> {
 
 #[test]
 fn a_change_is_told_to_those_who_refer_to_it() {
-    let pods = vec![with_map("a", "x"), with_map("b", "y"), Arc::new(crate::pod::testing::pod("c", "1"))];
+    let pods = vec![with_map("a", "x"), with_map("b", "y"), Arc::new(crate::pod::testing::pod("c", "c"))];
     let mut state = SyncLoop::new([Source::File]).looking_in("/m".into());
     let mut told = |maps: &[(&str, &str)]| {
         let objects = maps.iter().map(|(name, value)| object(ObjectKind::ConfigMap, name, &[("v", value)]));

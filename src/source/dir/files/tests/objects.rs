@@ -59,27 +59,27 @@ fn a_file_is_taken_as_a_whole_and_each_name_once() {
     let rows: Vec<(&str, Vec<(&str, &str)>, &str, &str)> = vec![
         (
             "a pod with its map, and a map",
-            vec![("a", "pod p, map x 1"), ("b", "map y 1")],
-            "p-n x=1 y=1",
+            vec![("a", "pod p, map x 1"), ("b", "map w 1")],
+            "p-n x=1 w=1",
             "accepted accepted accepted",
         ),
         (
             "a change",
-            vec![("a", "pod p, map x 2"), ("b", "map y 1")],
-            "p-n x=2 y=1",
+            vec![("a", "pod p, map x 2"), ("b", "map w 1")],
+            "p-n x=2 w=1",
             "accepted accepted accepted",
         ),
-        ("half of it is bad", vec![("a", "pod p, !"), ("b", "map y 1")], "p-n x=2 y=1", "refused accepted"),
+        ("half of it is bad", vec![("a", "pod p, !"), ("b", "map w 1")], "p-n x=2 w=1", "refused accepted"),
         (
             "what b has a does not get",
-            vec![("a", "pod p, map x 2, map y 9"), ("b", "map y 2")],
-            "p-n x=2 y=2",
+            vec![("a", "pod p, map x 2, map w 9"), ("b", "map w 2")],
+            "p-n x=2 w=2",
             "refused accepted",
         ),
         (
             "b gives it up",
-            vec![("a", "pod p, map x 2, map y 9"), ("b", "map z 1")],
-            "p-n x=2 y=9 z=1",
+            vec![("a", "pod p, map x 2, map w 9"), ("b", "map z 1")],
+            "p-n x=2 w=9 z=1",
             "accepted accepted accepted accepted",
         ),
         ("b has none of it any more", vec![("a", "pod p")], "p-n", "accepted"),
@@ -97,7 +97,7 @@ fn a_file_is_taken_as_a_whole_and_each_name_once() {
 fn what_is_immutable_does_not_change_before_it_is_gone() {
     let mut files = Files::default();
     files.apply(read(&[("a", "fixed x 1")]));
-    for (text, want) in [("fixed x 2", "x=1"), ("map x 1", "x=1"), ("fixed x 1, map y 1", "x=1 y=1")] {
+    for (text, want) in [("fixed x 2", "x=1"), ("map x 1", "x=1"), ("fixed x 1, map w 1", "x=1 w=1")] {
         files.apply(read(&[("a", text)]));
         assert_eq!(held(&files), want, "{text}");
     }
