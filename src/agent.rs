@@ -19,6 +19,7 @@ use tracing::{info, warn};
 use crate::config::Config;
 use crate::host::clock::SystemClock;
 use crate::host::lock::{Lock, LockError, lock_root_dir, lock_runtime};
+use crate::host::state::Store;
 use crate::http::{Client, spawn_tokio_thread};
 use crate::runtime::Runtime;
 use crate::runtime::cri::CriError;
@@ -86,7 +87,8 @@ pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
     let runtime =
         Arc::new(Runtime::new(parts.cri.clone(), parts.node.clone(), parts.images, parts.handlers.clone()));
     let prober = Prober::new(Arc::new(parts.handlers), handles.clone());
-    let checkpoints = DiskCheckpoints::new(&config.root_dir, parts.node.dirs);
+    let updates = Store::in_memory(&config.root_dir, "pods");
+    let checkpoints = DiskCheckpoints::new(&config.root_dir, parts.node.dirs, updates);
     let remembered = checkpoints.read_all();
 
     // The tasks; those of the workers are started by the pool.

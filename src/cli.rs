@@ -17,12 +17,12 @@ pub(crate) const USAGE: u8 = 64;
 
 /// A command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// Check manifests without running them.
     Check,
 }
 
-impl Command {
+impl CliCommand {
     /// The command that the first argument names, if it names one.
     pub(crate) fn named(argument: &OsStr) -> Option<Self> {
         (argument == "check").then_some(Self::Check)

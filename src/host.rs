@@ -15,6 +15,7 @@ pub(crate) mod machine;
 pub(crate) mod mounts;
 pub(crate) mod node_ips;
 pub(crate) mod pod_logs;
+mod remove_tree;
 pub(crate) mod resource;
 pub(crate) mod security;
 pub(crate) mod state;

@@ -21,7 +21,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_lite::future;
 use hyper::header::{HOST, HeaderMap, LOCATION};
 use rustls::ClientConfig;
 use tokio::runtime::Handle;
@@ -37,6 +36,7 @@ pub(crate) use redirect::{PlainText, Redirects};
 pub(crate) use tls::Tls;
 
 use crate::text::url::Scheme;
+use crate::time::within::within;
 use exchange::{Proxy, Route, connect, exchange};
 use lookup::{Lookups, without_lookup};
 use redirect::is_redirect;
@@ -47,7 +47,7 @@ const LOOKUP_DEADLINE: Duration = Duration::from_secs(20);
 
 /// A GET.
 #[derive(Debug, Clone)]
-pub(crate) struct Request {
+pub(crate) struct GetRequest {
     /// What to ask for.
     pub url: Url,
     /// Headers for every server on the way. A `Host` is for the URL's own origin alone.
@@ -79,7 +79,7 @@ pub(crate) enum BodyLimit {
 
 /// An answer.
 #[derive(Debug, Clone)]
-pub(crate) struct Response {
+pub(crate) struct GetResponse {
     /// The status code.
     pub status: u16,
     /// The headers.
@@ -113,12 +113,12 @@ pub(crate) struct Client {
 
 /// The end of a request: what it has to wait for through no fault of the other side does not count.
 #[derive(Debug, Clone, Copy)]
-struct Deadline {
+struct RequestDeadline {
     given: Duration,
     at: Instant,
 }
 
-impl Deadline {
+impl RequestDeadline {
     fn after(given: Duration) -> Self {
         Self { given, at: Instant::now() + given }
     }
@@ -142,8 +142,12 @@ impl Client {
     ///
     /// # Errors
     /// When there is no whole answer in time.
-    pub(crate) async fn get(&self, request: &Request, redirects: &Redirects) -> Result<Response, HttpError> {
-        let mut deadline = Deadline::after(request.deadline);
+    pub(crate) async fn get(
+        &self,
+        request: &GetRequest,
+        redirects: &Redirects,
+    ) -> Result<GetResponse, HttpError> {
+        let mut deadline = RequestDeadline::after(request.deadline);
         let mut hop = request.clone();
         let mut followed = 0;
         loop {
@@ -179,7 +183,7 @@ impl Client {
         deadline: Duration,
         owner: &LookupOwner,
     ) -> Result<(), HttpError> {
-        let mut deadline = Deadline::after(deadline);
+        let mut deadline = RequestDeadline::after(deadline);
         let addresses = self.resolve(host, port, owner, &mut deadline).await?;
         let host = host.to_owned();
         self.on_reactor(deadline, async move { connect(&host, &addresses).await.map(drop) }).await
@@ -188,7 +192,7 @@ impl Client {
     /// Does something on the reactor, until the deadline at most.
     async fn on_reactor<T: Send + 'static>(
         &self,
-        deadline: Deadline,
+        deadline: RequestDeadline,
         work: impl Future<Output = Result<T, HttpError>> + Send + 'static,
     ) -> Result<T, HttpError> {
         let work =
@@ -203,7 +207,7 @@ impl Client {
         host: &str,
         port: u16,
         owner: &LookupOwner,
-        deadline: &mut Deadline,
+        deadline: &mut RequestDeadline,
     ) -> Result<Vec<SocketAddr>, HttpError> {
         let with_port = |addresses: Vec<SocketAddr>| {
             let with_port = addresses.into_iter().map(|mut address| {
@@ -218,12 +222,12 @@ impl Client {
         let asked = Instant::now();
         let not_started = |source| HttpError::LookupNotStarted { host: host.to_owned(), source };
         let begin = self.lookups.begin(host, owner);
-        let lookup = within(deadline.left(), async { Some(begin.await) }).await;
+        let lookup = within(deadline.left(), begin).await;
         let lookup = lookup.unwrap_or_else(|| Err(io::Error::other("too many others are under way")));
         let lookup = lookup.map_err(not_started)?;
         deadline.at += asked.elapsed();
         let after = deadline.given.min(LOOKUP_DEADLINE);
-        match within(after.min(deadline.left()), async { Some(lookup.answer().await) }).await {
+        match within(after.min(deadline.left()), lookup.answer()).await {
             Some(Ok(addresses)) => Ok(with_port(addresses)),
             Some(Err(reason)) => {
                 Err(HttpError::Resolve { host: host.to_owned(), source: io::Error::other(reason) })
@@ -237,21 +241,25 @@ impl Client {
         &self,
         scheme: Scheme,
         tls: &Tls,
-        deadline: Deadline,
+        deadline: RequestDeadline,
     ) -> Result<Option<Arc<ClientConfig>>, HttpError> {
         match (scheme, tls) {
             (Scheme::Http, _) => Ok(None),
             (Scheme::Https, Tls::Unverified) => Ok(Some(self.configs.get(&Tls::Unverified)?)),
             (Scheme::Https, tls) => {
                 let (configs, tls) = (self.configs.clone(), tls.clone());
-                let load = async { Some(smol::unblock(move || configs.get(&tls)).await) };
+                let load = smol::unblock(move || configs.get(&tls));
                 Ok(Some(within(deadline.left(), load).await.ok_or_else(|| deadline.error())??))
             }
         }
     }
 
-    async fn get_once(&self, request: &Request, deadline: &mut Deadline) -> Result<Response, HttpError> {
-        let Request { url, tls, owner, proxies, .. } = request;
+    async fn get_once(
+        &self,
+        request: &GetRequest,
+        deadline: &mut RequestDeadline,
+    ) -> Result<GetResponse, HttpError> {
+        let GetRequest { url, tls, owner, proxies, .. } = request;
         let config = self.config(url.scheme, tls, *deadline).await?;
         let proxy = match proxies.as_ref().map(|proxies| proxies.choose(url)).transpose()?.flatten() {
             Some(proxy) => Some(Proxy {
@@ -270,15 +278,6 @@ impl Client {
         }
         answered
     }
-}
-
-/// None when it takes longer.
-async fn within<T>(time: Duration, work: impl Future<Output = Option<T>>) -> Option<T> {
-    let late = async {
-        smol::Timer::after(time).await;
-        None
-    };
-    future::or(work, late).await
 }
 
 /// A task of the reactor that is aborted when this is dropped.

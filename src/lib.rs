@@ -56,7 +56,7 @@
 //! transports:  host, http
 //! the loop:    sync                (pure, but for sync::handles and sync::published)
 //! decisions:   status, plan, probe (pure, but for status::events and status::metrics)
-//! nouns:       pod, text, time     (pure)
+//! nouns:       pod, text, time     (pure, but for time::within)
 //! ```
 //!
 //! # The rooms
@@ -77,7 +77,7 @@
 //! | `plan` | what to do next for a pod; start order; what is remembered of a pod |
 //! | `probe` | which probes there are, when each is due, what results mean |
 //! | `pod` | ids, decoding, defaults, validation, hashes, environment, images, ConfigMaps and Secrets, what was observed |
-//! | `text`, `time` | YAML, URLs, quoting; the clock, durations, back-off |
+//! | `text`, `time` | YAML, URLs, quoting; the clock, durations, back-off, limits on waits |
 //!
 //! # Where things are decided
 //!
@@ -85,12 +85,14 @@
 //! |---|---|
 //! | Which manifest is read, and is it valid? | `source::dir`, `source::http`; `pod::decode`, `pod::validate` |
 //! | What is a pod's identity? | `pod::identity`: a versioned hash of the manifest as written, its path and the node name |
+//! | Which of two manifests of one source has a name or UID? | `source::claims` |
 //! | Which pods should run, when sources disagree? | `sync::mux`; what only one pod can have: `sync::mux::claims` |
 //! | Who starts after whom? | `plan::order` |
 //! | What may not be started, since its key was replaced? | `source::unvouched`; obeyed in `plan::starts` |
-//! | Is a container started, restarted or ended? | `plan::plan_pod`: `plan::containers` (`Judge::need`), `plan::init`, `plan::round`, `plan::stop`; what follows an exit code: `pod::restart` |
+//! | Is a container started, restarted or ended? | `plan::plan_pod`: `plan::containers` (`ContainerJudge::need`), `plan::init`, `plan::round`, `plan::stop`; what follows an exit code: `pod::restart` |
 //! | How long does a retry wait? | `time::backoff`, counted by `time::since` |
 //! | What does the URL's answer mean, and when is it asked again? | `source::http::reading` (an error, or contents), `source::http::judge` (which pods), `source::http::pace` |
+//! | What outlives the agent, a boot, a power cut? | `plan::checkpoint` (`Durability`), kept by `worker::checkpoints` |
 //! | Who may run beside us? | `host::lock`: nobody on the same root directory or runtime |
 //! | Does a newer desired state interrupt a worker? | `worker::mailbox`; while the runtime is slow: `unless_changed` in `worker::start` |
 //! | Which log is rotated, compressed or removed? | `plan::log_rotation` |
@@ -107,7 +109,7 @@
 //! | a kind of volume | `host::volume` plans and applies it, `host::resource` (`Volumes`) releases it; `pod::fields`, `pod::validate` and `pod::defaults` accept its fields |
 //! | devices | one more `host::resource::Resource` in the list of `Resources::new` |
 //! | admission, eviction, preemption, shutdown, deletion through an API | a new `sync::message::Event`, which `sync::sync_loop` turns into `plan::Want::End` (ends as Failed, the object stays) or `plan::Want::Stop` with a grace; the active deadline uses `Want::End` today, inside the worker |
-//! | mirror pods, node status | a task that awaits `sync::published::Watch::changed` |
+//! | mirror pods, node status | a task that awaits `sync::published::ViewWatch::changed` |
 //! | pods from an API server | a source that sends `sync::mux::Snapshot`s; their ConfigMaps and Secrets: another `pod::object::ObjectProvider` |
 //! | another runtime, or faults | `runtime::PodRuntime`, `runtime::ProbeRunner` |
 //! | another disk | `worker::checkpoints::Checkpoints` |

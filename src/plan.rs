@@ -41,7 +41,7 @@ use crate::time::since::Since;
 use stop::{StopProgress, Stopping};
 
 pub(crate) use crate::pod::state::{Failed, Waiting};
-pub(crate) use deadline::Activity;
+pub(crate) use deadline::{active_since, date_of};
 pub(crate) use ending::{Signalling, StopAction, StopContainer, Terminations};
 pub(crate) use lacks::Lacks;
 pub(crate) use pull::{PullFailure, PullPermit, PullRecord};
@@ -300,7 +300,7 @@ pub(crate) struct Situation<'a> {
     /// The ends that have begun.
     pub terminations: &'a Terminations,
     /// Since when the wanted instance is at work, if it is: waiting for its turn is no part of that.
-    pub activity: Option<Activity>,
+    pub active_since: Option<Since>,
     /// How crash loops wait.
     pub crash_loop: Backoff,
     /// When containers ended, as counted since it was first seen. One that is missing is dated by the wall clock.

@@ -21,9 +21,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_lite::future;
 use k8s_openapi::api::core::v1::Container as ContainerSpec;
-use smol::Timer;
 use smol::lock::{OnceCell, RwLock};
 
 use crate::host::capacity::read_capacity;
@@ -42,13 +40,14 @@ use crate::pod::observed::{Observed, Sandbox};
 use crate::pod::security::admission::NodeSecurity;
 use crate::pod::{ContainerId, Pod, PodName, PodUid, SandboxId, priority::priority};
 use crate::probe::check::Check;
-use crate::probe::schedule::{Key, Ran};
+use crate::probe::schedule::{ProbeKey, Ran};
 use crate::probe::target::ProbeHost;
+use crate::time::within::within;
 use cri::{CriClient, CriError};
 use handlers::HandlerRunner;
 use handlers::hooks::HookError;
 
-pub(crate) use image::{Fallback, Image, ImageError, Images, PullSettings};
+pub(crate) use image::{Image, ImageError, Images, PullFallback, PullSettings};
 pub(crate) use limiter::{Permit, PriorityLimiter};
 pub(crate) use observe::{Cache, Made};
 pub(crate) use pod_runtime::{Answer, PodRuntime, ProbeRunner, SandboxContext};
@@ -120,10 +119,7 @@ impl Runtime {
     pub(crate) async fn drain(&self, deadline: Duration) {
         // Never given back: what would start now waits until the process ends.
         let drained = async { std::mem::forget(self.starts.write().await) };
-        let late = async {
-            Timer::after(deadline).await;
-        };
-        future::or(drained, late).await;
+        within(deadline, drained).await;
     }
 }
 
@@ -280,7 +276,7 @@ impl PodRuntime for Runtime {
 impl ProbeRunner for HandlerRunner {
     fn run_probe<'a>(
         &'a self,
-        key: &'a Key,
+        key: &'a ProbeKey,
         check: &'a Check,
         place: &'a ProbeHost,
         timeout: Duration,

@@ -14,7 +14,7 @@ pub(crate) mod systemd;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::probe::schedule::Report;
+use crate::probe::schedule::ProbeReport;
 use crate::status::events::Recorder;
 use crate::status::metrics::Metrics;
 use crate::status::metrics::process::observe_process;
@@ -27,7 +27,7 @@ pub(crate) use router::{Port, Request, Response};
 pub(crate) type HealthCheck = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// Reads what is known of every probe.
-pub(crate) type ProbeReports = Arc<dyn Fn() -> Vec<Report> + Send + Sync>;
+pub(crate) type ProbeReports = Arc<dyn Fn() -> Vec<ProbeReport> + Send + Sync>;
 
 /// What one port serves, for as long as it is open.
 #[derive(Clone)]
@@ -49,7 +49,7 @@ pub(crate) struct Endpoints {
 impl Endpoints {
     /// The answer to one request, from the newest view. Every transport ends here.
     pub(crate) fn answer(&self, request: &Request<'_>) -> Response {
-        let state = router::State {
+        let state = router::ServerState {
             port: self.port,
             view: &self.view.load(),
             health: &*self.health,

@@ -3,7 +3,7 @@
 //! Sources share how they tell whom to believe ([`trust`], [`key`], [`signature`], [`unvouched`]) and who has a pod's
 //! name and UID ([`claims`]); otherwise none knows another.
 
-mod claims;
+pub(crate) mod claims;
 pub(crate) mod dir;
 pub(crate) mod http;
 mod key;

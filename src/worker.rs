@@ -7,6 +7,7 @@
 //! calls to the runtime are awaited first.
 
 pub(crate) mod checkpoints;
+mod execute;
 mod exits;
 mod gate;
 mod instance;
@@ -28,21 +29,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_lite::future;
-use tracing::{debug, info, warn};
 
 use crate::plan::checkpoint::Checkpoint;
 use crate::plan::{
-    Activity, Desired, History, PodLifecycle, Situation, StartHook, Step, Terminations, Want, plan_pod,
+    Desired, History, PodLifecycle, Situation, StartHook, Step, Terminations, Want, active_since, date_of,
+    plan_pod,
 };
 use crate::pod::observed::Observed;
 use crate::pod::{ContainerId, PodName, PodUid};
 use crate::runtime::{PodRuntime, SandboxContext, StepError};
 use crate::sync::handles::Handles;
 use crate::sync::message::{Event, Report};
-use crate::text::chain;
 use crate::text::last_logged::LastLogged;
 use crate::time::backoff::Backoff;
+use crate::time::since::Since;
 use checkpoints::Checkpoints;
+use execute::StepFailures;
 use exits::{Exits, log_end};
 use instance::Instance;
 use jobs::Jobs;
@@ -50,9 +52,6 @@ use mailbox::Mailbox;
 use observer::Observer;
 use prober::Prober;
 use report::CheckpointKeeper;
-
-/// How long to wait for a runtime that is away, unless its return is told sooner.
-const AWAY: Duration = Duration::from_secs(5);
 
 /// What workers work with. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -70,7 +69,7 @@ pub(crate) struct Context {
 }
 
 /// What follows a pass.
-enum Next {
+enum AfterPass {
     /// Look again at once.
     Again,
     /// Rest until told, or for this long.
@@ -111,8 +110,8 @@ fn run_pod_worker(
         loop {
             // Boxed: an idle worker must not hold the large future.
             let wait = match Box::pin(worker.pass(&desired)).await {
-                Next::Again => Some(Duration::ZERO),
-                Next::Rest(wait) => wait,
+                AfterPass::Again => Some(Duration::ZERO),
+                AfterPass::Rest(wait) => wait,
             };
             let told = match wait {
                 Some(Duration::ZERO) => worker.mailbox.take(),
@@ -166,15 +165,8 @@ struct Worker {
     sandbox_context: Option<(u32, SandboxContext)>,
 }
 
-/// Failed steps in a row, other than those of starts.
-#[derive(Debug, Default)]
-struct StepFailures {
-    count: u32,
-    logged: LastLogged,
-}
-
 impl Worker {
-    async fn pass(&mut self, desired: &Desired) -> Next {
+    async fn pass(&mut self, desired: &Desired) -> AfterPass {
         self.sandbox_context = None;
         self.follow(&desired.want).await;
         self.follow_objects(desired).await;
@@ -193,7 +185,7 @@ impl Worker {
         };
         if self.mailbox.is_closed() {
             // Dismissed while it looked: what it sees may be the next worker's.
-            return Next::Rest(None);
+            return AfterPass::Rest(None);
         }
         self.checkpoint.current.forget_gone(&observed);
         if let Err(next) = self.forget_dead(&observed, &ended) {
@@ -210,7 +202,7 @@ impl Worker {
         let pod = self.instance.as_ref().map(|instance| instance.pod.clone());
         let own_grace = pod.and_then(|pod| pod.spec.termination_grace_period_seconds);
         self.terminations.shorten(desired.generation, want.grace().or(own_grace), uptime);
-        let activity = self.note_activity(&observed);
+        let active = self.note_activity(&observed);
         let probes = self.watch_probes(want, &observed);
         let no_history = History::default();
         let mut plan = plan_pod(&Situation {
@@ -225,14 +217,14 @@ impl Worker {
             probes: &probes,
             terminations: &self.terminations,
             exits: &self.exits.since,
-            activity,
+            active_since: active,
             crash_loop: self.context.crash_loop,
             now,
             uptime,
         });
         if let (Some(failed), Some(instance)) = (plan.end.take(), &mut self.instance) {
             instance.end = Some(failed);
-            return Next::Again;
+            return AfterPass::Again;
         }
         if plan.lifecycle == PodLifecycle::Completed {
             self.drop_pulls();
@@ -240,8 +232,8 @@ impl Worker {
         self.checkpoint.current.terminating_sandboxes.extend(plan.terminating.iter().cloned());
         self.checkpoint.current.killed_containers.extend(plan.killed.iter().cloned());
         self.report(want, desired.generation, &observed, &plan, &probes, now).await;
-        if let Some(activity) = activity {
-            self.checkpoint.current.note_began(|remembered| activity.began(remembered, now, uptime));
+        if let Some(active) = active {
+            self.checkpoint.current.note_began(|remembered| date_of(active, remembered, now, uptime));
         }
         self.write_checkpoint(&plan).await;
         let stuck = !plan.steps.is_empty() && plan.steps == self.last_steps;
@@ -257,24 +249,24 @@ impl Worker {
                 return self.finish(desired.generation).await;
             }
             let waits = [plan.wake_in, self.checkpoint.retry_in(), self.objects_due()];
-            return Next::Rest(waits.into_iter().flatten().min());
+            return AfterPass::Rest(waits.into_iter().flatten().min());
         }
         self.observer.begin_steps();
         for step in &plan.steps {
             // A newer desired state makes the rest of this plan stale.
             if self.mailbox.has_other_than(desired) {
-                return Next::Again;
+                return AfterPass::Again;
             }
             if let Err(next) = self.execute(step, desired, &observed).await {
                 return next;
             }
         }
         if let [Step::StopContainers(_)] = plan.steps.as_slice() {
-            return Next::Rest(plan.wake_in);
+            return AfterPass::Rest(plan.wake_in);
         }
         self.observer.predict(observed, &plan).await;
         self.last_steps = plan.steps;
-        Next::Again
+        AfterPass::Again
     }
 
     /// What is wanted, unless the instance is to end for a reason of its own.
@@ -287,14 +279,14 @@ impl Worker {
     }
 
     /// Notes since when the wanted instance is at work, once it is.
-    fn note_activity(&mut self, observed: &Observed) -> Option<Activity> {
+    fn note_activity(&mut self, observed: &Observed) -> Option<Since> {
         let clock = &self.context.handles.clock;
         let instance = self.instance.as_mut().filter(|instance| instance.wanted)?;
-        if instance.activity.is_none() {
+        if instance.active_since.is_none() {
             let began = self.checkpoint.current.began(&instance.pod, observed);
-            instance.activity = began.map(|began| Activity::new(began, clock.now(), clock.uptime()));
+            instance.active_since = began.map(|began| active_since(began, clock.now(), clock.uptime()));
         }
-        instance.activity
+        instance.active_since
     }
 
     /// Follows what is wanted: another instance, or none, begins without the failures and back-offs of the last.
@@ -318,89 +310,6 @@ impl Worker {
                 }
             }
         }
-    }
-
-    async fn execute(&mut self, step: &Step, desired: &Desired, observed: &Observed) -> Result<(), Next> {
-        let runtime = self.context.runtime.clone();
-        debug!(pod = %self.name, ?step, "executing");
-        let done = match (step, &desired.want) {
-            (Step::StopContainers(stops), _) => {
-                self.stop_containers(stops, desired.generation);
-                Ok(())
-            }
-            (Step::StopSandbox(id), _) => self.stop_sandbox(id).await,
-            (Step::RemoveContainer(container), _) => runtime.remove_container(&self.name, container).await,
-            (Step::RemoveInstance(uid), Want::Run(pod)) if pod.uid != *uid => {
-                // No other step depends on what is left on the node: a mount that refuses to go holds up no successor, and
-                // housekeeping tries again.
-                match self.release_instance(uid).await {
-                    Err(StepError::Resource(error)) => {
-                        warn!(pod = %self.name, %uid, error = chain(&error), "cannot clean up; trying again later");
-                        Ok(())
-                    }
-                    released => released,
-                }
-            }
-            (Step::RemoveInstance(uid), _) => self.release_instance(uid).await,
-            (Step::RemoveSandbox(id), _) => runtime.remove_sandbox(id).await,
-            (Step::CreateSandbox { attempt, images }, Want::Run(pod)) => {
-                return self.create_sandbox(pod, *attempt, images, desired).await;
-            }
-            (Step::StartContainer(start), Want::Run(pod)) => {
-                return self.start(pod, start, desired, observed).await;
-            }
-            // A plan to stop starts nothing.
-            (Step::CreateSandbox { .. } | Step::StartContainer(_), Want::End { .. } | Want::Stop { .. }) => {
-                Ok(())
-            }
-        };
-        done.map_err(|error| self.retry_later("clean up", &error))
-    }
-
-    async fn release_instance(&mut self, uid: &PodUid) -> Result<(), StepError> {
-        self.context.runtime.release_instance(&self.name, uid).await?;
-        self.uids_on_disk.remove(uid);
-        if let Some(instance) = self.instance.as_mut().filter(|instance| instance.pod.uid == *uid) {
-            instance.prepared = false;
-        }
-        Ok(())
-    }
-
-    /// Nothing is left in the runtime; nothing shall be left on disk either.
-    async fn finish(&mut self, number: u64) -> Next {
-        for uid in self.uids_on_disk.clone() {
-            if let Err(error) = self.release_instance(&uid).await {
-                return self.retry_later("clean up", &error);
-            }
-        }
-        // The last thing to go: until then a new agent knows that the end has begun.
-        if let Err(error) = self.context.checkpoints.remove(&self.name).await {
-            return self.retry_later("clean up", &error.into());
-        }
-        self.context.prober.forget(&self.name);
-        self.checkpoint.written = Checkpoint::default();
-        info!(pod = %self.name, "pod is gone");
-        self.send(Report::Gone { pod: self.name.clone(), number }).await;
-        Next::Rest(None)
-    }
-
-    /// A step failed: look again after a while.
-    fn retry_later(&mut self, what: &str, error: &StepError) -> Next {
-        if let StepError::Cri(cause) = error
-            && cause.is_away()
-        {
-            // Logged once for the whole node, by the task that watches the runtime.
-            debug!(pod = %self.name, %error, "runtime is away");
-            return Next::Rest(Some(AWAY));
-        }
-        let failures = &mut self.failures;
-        failures.count = failures.count.saturating_add(1);
-        let wait = Backoff::STEP.delay(failures.count);
-        let error = chain(error);
-        if failures.logged.is_new(&error) {
-            warn!(pod = %self.name, error, "cannot {what}; trying again");
-        }
-        Next::Rest(Some(wait))
     }
 
     async fn send(&self, report: Report) {

@@ -4,6 +4,8 @@
 
 #[path = "tidy/layers.rs"]
 mod layers;
+#[path = "tidy/names.rs"]
+mod names;
 #[path = "tidy/paths.rs"]
 mod paths;
 #[path = "tidy/purity.rs"]
@@ -101,6 +103,12 @@ fn rooms_use_only_what_is_below_them() {
 fn decisions_are_pure() {
     let files = load(&["src"]);
     assert_none(&purity::faults(&Layers::parse(&read(&root().join("src/lib.rs"))), &files));
+}
+
+/// One meaning, one name.
+#[test]
+fn a_type_has_a_name_of_its_own() {
+    assert_none(&names::faults(&load(&["src"])));
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::pod::dns::ClusterDns;
 use crate::pod::resources::NodeResources;
 use crate::runtime::cri::{CriClient, Timeouts};
 use crate::runtime::handlers::HandlerRunner;
-use crate::runtime::{Fallback, Images, NodeSettings, PullSettings};
+use crate::runtime::{Images, NodeSettings, PullFallback, PullSettings};
 use crate::source::dir::{DirSource, Signing, run_dir};
 use crate::source::http::{HttpSource, run_http};
 use crate::source::trust::Trust;
@@ -65,7 +65,7 @@ pub(super) fn runtime(
     };
     let settings = PullSettings {
         width: config.parallel_image_pulls,
-        fallback: if config.image_pull_fallback { Fallback::Present } else { Fallback::Never },
+        fallback: if config.image_pull_fallback { PullFallback::Present } else { PullFallback::Never },
         root_dir: config.root_dir.clone(),
         providers: config.credential_providers.clone(),
         plugin_dir: config.credential_provider_bin_dir.clone(),

@@ -21,6 +21,7 @@ use crate::sync::message::Event;
 use crate::sync::published::Published;
 use crate::text::chain;
 use crate::text::last_logged::LastLogged;
+use crate::time::within::within;
 use crate::worker::prober::Prober;
 
 /// A loop that does not answer within this time does not turn.
@@ -61,12 +62,10 @@ pub(super) fn ping(inbox: Sender<Event>, deadline: Duration) -> HealthCheck {
         let (reply, answer) = async_channel::bounded(1);
         let asked = inbox.try_send(Event::Ping(reply));
         asked.map_err(|_| "the sync loop has ended".to_owned())?;
-        let late = async {
-            Timer::after(deadline).await;
-            Err(format!("the sync loop has not turned for {deadline:?}"))
-        };
-        let answered = async { answer.recv().await.map_err(|_| "the sync loop has ended".to_owned()) };
-        smol::block_on(future::or(answered, late))
+        match smol::block_on(within(deadline, answer.recv())) {
+            Some(answered) => answered.map_err(|_| "the sync loop has ended".to_owned()),
+            None => Err(format!("the sync loop has not turned for {deadline:?}")),
+        }
     })
 }
 

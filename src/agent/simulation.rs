@@ -4,13 +4,13 @@
 //! the agent is killed at any await point and started from what is on disk. After every step the invariants of the crate
 //! are checked, and in the end that everything comes to rest as it should. `docs/simulation.md` tells more.
 
-mod blows;
 mod calls;
 mod checks;
 mod disk;
 mod faults;
 mod manifests;
 mod node;
+mod node_faults;
 mod probes;
 mod runtime;
 mod scenario;
@@ -22,7 +22,7 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use scenario::{Outcome, run_seed};
+use scenario::{SeedOutcome, run_seed};
 
 /// How many seeds are run, unless told otherwise.
 const SEEDS: u64 = 2_000;
@@ -34,7 +34,7 @@ fn from_env<T: FromStr>(name: &str) -> Option<T> {
 }
 
 /// Runs a seed and keeps what it and the agent have to say.
-fn replay(seed: u64) -> (Outcome, String) {
+fn replay(seed: u64) -> (SeedOutcome, String) {
     #[derive(Clone, Default)]
     struct Buffer(Arc<Mutex<Vec<u8>>>);
     impl io::Write for Buffer {

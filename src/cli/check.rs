@@ -20,8 +20,8 @@ use super::{CommandOutput, UsageError};
 use crate::config::this_node_name;
 use crate::pod::decode::file::{DecodedFile, decode_file};
 use crate::pod::decode::list::{ItemPath, decode_contents};
-use crate::pod::object::Subject;
 use crate::pod::{Finding, Origin, Refusal, Source};
+use crate::source::claims::{Claimed, Claims};
 use crate::source::dir::why_skipped;
 use crate::sync::mux::{PodConfig, Snapshot};
 use crate::sync::view::{Outcome, Verdict, to_json};
@@ -66,9 +66,11 @@ pub(super) fn run(arguments: impl Iterator<Item = OsString>) -> Result<CommandOu
     let mut verdicts = check(read(&options.paths), &settings, Timestamp::now());
     verdicts.extend(skipped(&options.paths, options.source));
     let text = match options.output {
-        Output::Text => render(&verdicts).into_bytes(),
+        CheckFormat::Text => render(&verdicts).into_bytes(),
         // Strings and numbers: there is nothing in a verdict that JSON cannot hold.
-        Output::Json => to_json(&verdicts).map(|text| [text, b"\n".to_vec()].concat()).unwrap_or_default(),
+        CheckFormat::Json => {
+            to_json(&verdicts).map(|text| [text, b"\n".to_vec()].concat()).unwrap_or_default()
+        }
     };
     Ok(CommandOutput { text, code: exit_code(&verdicts, options.warnings) })
 }
@@ -76,15 +78,15 @@ pub(super) fn run(arguments: impl Iterator<Item = OsString>) -> Result<CommandOu
 #[derive(Debug, PartialEq, Eq)]
 enum ParsedArguments {
     Help,
-    Check(Options),
+    Check(CheckOptions),
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Options {
+struct CheckOptions {
     paths: Vec<PathBuf>,
     /// The source that the manifests are checked for.
     source: Source,
-    output: Output,
+    output: CheckFormat,
     warnings: Warnings,
     refuse_unknown: bool,
     kubelet_strict: bool,
@@ -101,12 +103,12 @@ struct Settings<'a> {
     kubelet_strict: bool,
 }
 
-impl Default for Options {
+impl Default for CheckOptions {
     fn default() -> Self {
         Self {
             paths: Vec::new(),
             source: Source::File,
-            output: Output::default(),
+            output: CheckFormat::default(),
             warnings: Warnings::default(),
             refuse_unknown: false,
             kubelet_strict: false,
@@ -116,7 +118,7 @@ impl Default for Options {
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Output {
+enum CheckFormat {
     #[default]
     Text,
     Json,
@@ -133,15 +135,15 @@ enum Warnings {
 fn parse(arguments: impl Iterator<Item = OsString>) -> Result<ParsedArguments, UsageError> {
     let wrong = |error: lexopt::Error| UsageError::Argument { command: "check", reason: error.to_string() };
     let text = |value: OsString| value.to_string_lossy().into_owned();
-    let mut options = Options::default();
+    let mut options = CheckOptions::default();
     let mut parser = Parser::from_args(arguments);
     while let Some(argument) = parser.next().map_err(wrong)? {
         match argument {
             Arg::Short('h') | Arg::Long("help") => return Ok(ParsedArguments::Help),
             Arg::Short('o') | Arg::Long("output") => {
                 options.output = match text(parser.value().map_err(wrong)?).as_str() {
-                    "text" => Output::Text,
-                    "json" => Output::Json,
+                    "text" => CheckFormat::Text,
+                    "json" => CheckFormat::Json,
                     other => return Err(UsageError::Output { word: other.to_owned() }),
                 };
             }
@@ -179,15 +181,15 @@ fn skipped(paths: &[PathBuf], source: Source) -> Vec<Verdict> {
 }
 
 /// What stands in one place of an input, or why it is refused. A file's parts are taken together.
-struct Part {
+struct CheckedPart {
     origin: String,
     path: ItemPath,
     decoded: Result<DecodedFile, Refusal>,
 }
 
 /// The parts of an input, split as its source splits it.
-fn parts(bytes: Result<Vec<u8>, String>, origin: &Origin<'_>) -> Vec<Part> {
-    let part = |path, decoded| Part { origin: origin.path.to_owned(), path, decoded };
+fn parts(bytes: Result<Vec<u8>, String>, origin: &Origin<'_>) -> Vec<CheckedPart> {
+    let part = |path, decoded| CheckedPart { origin: origin.path.to_owned(), path, decoded };
     let whole = |decoded| vec![part(ItemPath { document: None, item: None }, decoded)];
     let bytes = match bytes {
         Err(reason) => return whole(Err(Finding::whole(reason).into())),
@@ -217,11 +219,10 @@ fn check(inputs: Vec<Input>, settings: &Settings<'_>, seen: Timestamp) -> Vec<Ve
         let origin = Origin { node_name, source, path: &path, seen, strict, kubelet_strict };
         parts(bytes, &origin)
     });
-    let mut names: BTreeMap<Subject, String> = BTreeMap::new();
-    let mut uids = BTreeMap::new();
+    let mut claims = Claims::default();
     let (mut pods, mut objects) = (Vec::new(), Vec::new());
     let mut verdicts = Vec::new();
-    for Part { origin, path, decoded } in parts {
+    for CheckedPart { origin, path, decoded } in parts {
         let name = format!("{origin} {path}").trim_end().to_owned();
         let verdict = |at: ItemPath, outcome| {
             let (document, item) = (at.document.unwrap_or(1), at.item);
@@ -235,29 +236,18 @@ fn check(inputs: Vec<Input>, settings: &Settings<'_>, seen: Timestamp) -> Vec<Ve
             Ok(decoded) => decoded,
         };
         let subjects = decoded.subjects();
-        let uid = decoded.pod.as_ref().map(|(_, decoded)| decoded.pod.uid.clone());
-        let taken = subjects.iter().find_map(|(_, subject, _)| {
-            let what = match subject {
-                Subject::Pod(name) => format!("pod {name}"),
-                Subject::Object(key) => key.to_string(),
-            };
-            names.get(subject).map(|first| ("metadata.name", what, first))
-        });
-        let same_uid =
-            || uid.as_ref().and_then(|uid| Some(("metadata.uid", format!("UID {uid}"), uids.get(uid)?)));
-        if let Some((field, what, first)) = taken.or_else(same_uid) {
-            let refusal = Refusal::from(Finding::new(field, format!("{what} is already defined by {first}")));
+        let pod = decoded.pod.map(|(_, decoded)| Arc::new(decoded.pod));
+        let own: Vec<_> = decoded.objects.into_iter().map(|(_, decoded)| Arc::new(decoded.object)).collect();
+        if let Err(finding) = claims.claim_or_refuse(Claimed { pod: pod.as_deref(), objects: &own }, &name) {
             let warnings = subjects.into_iter().flat_map(|(.., warnings)| warnings).collect();
-            verdicts.push(verdict(path, Outcome::Refused(refusal.with_warnings(warnings))));
+            verdicts.push(verdict(path, Outcome::Refused(Refusal::from(finding).with_warnings(warnings))));
             continue;
         }
-        uids.extend(uid.map(|uid| (uid, name.clone())));
         for (at, subject, warnings) in subjects {
-            names.insert(subject.clone(), name.clone());
             verdicts.push(verdict(at, Outcome::Accepted { subject, warnings }));
         }
-        pods.extend(decoded.pod.map(|(_, decoded)| Arc::new(decoded.pod)));
-        objects.extend(decoded.objects.into_iter().map(|(_, decoded)| Arc::new(decoded.object)));
+        pods.extend(pod);
+        objects.extend(own);
     }
     // Cycles of pods that wait for each other are found when all pods are known.
     let mut mux = PodConfig::new([source]);

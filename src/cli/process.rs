@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use tracing::{error, warn};
 
 use super::log::start_logging;
-use super::{Command, USAGE};
+use super::{CliCommand, USAGE};
 use crate::agent;
 use crate::config::{self, Invocation};
 use crate::text::chain;
@@ -14,7 +14,7 @@ use crate::text::chain;
 /// Runs a command, or else the agent, as the command line says.
 pub fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1).peekable();
-    if let Some(command) = arguments.peek().and_then(|first| Command::named(first)) {
+    if let Some(command) = arguments.peek().and_then(|first| CliCommand::named(first)) {
         return command.run(arguments.skip(1));
     }
     let config = match config::load(arguments) {

@@ -19,7 +19,7 @@ pub(crate) enum ConfigError {
         /// The flag as written, with its dashes.
         flag: String,
         /// The flag that may have been meant.
-        hint: Hint,
+        hint: Suggestion,
     },
     /// A flag that kubelet once had.
     #[error("flag {flag} was removed from kubelet in Kubernetes {release}")]
@@ -174,7 +174,7 @@ pub(crate) enum Ignored {
         /// The full path of the field, such as `authentication.x509.caFile`.
         field: String,
         /// The field that may have been meant.
-        hint: Hint,
+        hint: Suggestion,
     },
     /// A field that is written more than once.
     #[error("field {field} is written more than once, and the last one counts")]
@@ -192,9 +192,9 @@ pub(crate) enum Ignored {
 
 /// A name that may have been meant; nothing if none is near.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Hint(pub Option<String>);
+pub(crate) struct Suggestion(pub Option<String>);
 
-impl fmt::Display for Hint {
+impl fmt::Display for Suggestion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Some(name) => write!(f, " (did you mean {name}?)"),

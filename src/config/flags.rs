@@ -14,8 +14,8 @@ use lexopt::{Arg, Parser};
 use serde_json::Value;
 
 use self::removed::removed_in;
-use self::table::{FLAGS, Flag, Target};
-use super::error::{ConfigError, Hint};
+use self::table::{FLAGS, Flag, FlagTarget};
+use super::error::{ConfigError, Suggestion};
 use super::kind::{Effect, ValueKind};
 use super::kubelet_configuration::{KubeletConfiguration, absolute};
 use super::text::{combine, parse_text};
@@ -132,7 +132,7 @@ impl Flags {
     /// Sets the fields that flags mirror; they take precedence over the files.
     pub(crate) fn apply_to(&self, configuration: &mut KubeletConfiguration) {
         for (flag, value) in &self.0 {
-            if let Target::Field(path) = flag.target {
+            if let FlagTarget::Field(path) = flag.target {
                 configuration.set(path, value.clone());
             }
         }
@@ -166,8 +166,8 @@ fn find_short(letter: char, written: Option<String>) -> Result<&'static Flag, Co
 }
 
 /// The flag that may have been meant.
-fn hint(name: &str) -> Hint {
-    Hint(nearest(name, FLAGS.iter().map(|flag| flag.name)).map(|near| format!("--{near}")))
+fn hint(name: &str) -> Suggestion {
+    Suggestion(nearest(name, FLAGS.iter().map(|flag| flag.name)).map(|near| format!("--{near}")))
 }
 
 /// Passes over the value of a flag that is not known, so that it is not taken for a stray argument.

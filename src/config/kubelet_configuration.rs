@@ -12,7 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::{Map, Value};
 
 use self::fields::{FIELDS, ZERO_IS_A_CHOICE};
-use super::error::{ConfigError, Hint, Ignored, shorten};
+use super::error::{ConfigError, Ignored, Suggestion, shorten};
 use super::kind::{Effect, Field, ValueKind};
 use crate::text::suggest::nearest;
 use crate::text::yaml::parse_documents;
@@ -180,9 +180,9 @@ fn check_object(
 }
 
 /// The field that was probably meant: one beside it with a similar name, or one of this name at another place.
-fn hint(name: &str, fields: &'static [Field], prefix: &str) -> Hint {
+fn hint(name: &str, fields: &'static [Field], prefix: &str) -> Suggestion {
     let beside = nearest(name, fields.iter().map(|field| field.name)).map(|near| format!("{prefix}{near}"));
-    Hint(beside.or_else(|| {
+    Suggestion(beside.or_else(|| {
         let mut elsewhere = Vec::new();
         find_named(name, FIELDS, "", &mut elsewhere);
         if elsewhere.len() == 1 { elsewhere.pop() } else { None }

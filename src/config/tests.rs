@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use super::flags::Flags;
-use super::flags::table::{FLAGS, Target};
+use super::flags::table::{FLAGS, FlagTarget};
 use super::kind::{Effect, Field, ValueKind};
 use super::kubelet_configuration::KubeletConfiguration;
 use super::kubelet_configuration::fields::FIELDS;
@@ -103,7 +103,7 @@ fn every_honoured_field_changes_the_config_and_no_other_does_so_silently() {
 fn every_mirror_of_an_honoured_field_changes_the_config() {
     let default = resolve("", &[]);
     for flag in FLAGS.iter().filter(|flag| flag.effect() == Effect::Honoured) {
-        let Target::Field(path) = flag.target else { continue };
+        let FlagTarget::Field(path) = flag.target else { continue };
         let value = match path {
             "staticPodURLHeader" => "a:b",
             _ => other_value(path).trim_matches(['[', ']', '\'']),

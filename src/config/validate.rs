@@ -10,7 +10,7 @@ mod resources;
 use serde_json::Value;
 
 use super::flags::Flags;
-use super::flags::table::{FLAGS, Target};
+use super::flags::table::{FLAGS, FlagTarget};
 use super::kubelet_configuration::{KubeletConfiguration, normalize};
 use crate::pod::quantity::Amount;
 use crate::time::duration::parse_duration;
@@ -271,7 +271,7 @@ impl<'a> Checks<'a> {
 
 /// The field with the flag that mirrors it, if there is one.
 fn name(field: &str) -> String {
-    let mirror = FLAGS.iter().find(|flag| matches!(flag.target, Target::Field(path) if path == field));
+    let mirror = FLAGS.iter().find(|flag| matches!(flag.target, FlagTarget::Field(path) if path == field));
     match mirror {
         Some(flag) => format!("{field} (--{})", flag.name),
         None => field.to_owned(),

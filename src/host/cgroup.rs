@@ -25,6 +25,7 @@ use tracing::warn;
 use super::Dirs;
 use super::files::{FileError, on};
 use super::resource::{Resource, ResourceError};
+use super::state::{Durability, Store};
 use crate::pod::cgroup_name::{CgroupDriver, CgroupRoot, uid_of};
 use crate::pod::object::PodObjects;
 use crate::pod::qos::{QosClass, qos_class};
@@ -236,25 +237,52 @@ impl Resource for PodCgroups {
     }
 
     fn release(&self, _: &PodName, uid: &PodUid) -> Result<(), ResourceError> {
+        let mut left = false;
         for dir in self.0.places(uid) {
             // A pod that is gone is not held back by its cgroup: housekeeping comes back to it.
             if let Err(error) = remove_cgroup(&dir) {
                 warn!(error = chain(&error), "cannot remove the cgroup of a pod that is gone");
+                left = true;
             }
         }
+        self.note_left(uid, left);
         self.0.balance();
         Ok(())
     }
 
     fn list(&self) -> Vec<(PodUid, PathBuf)> {
-        let is_ours = |(uid, _): &(PodUid, PathBuf)| self.1.pod(uid).is_dir();
+        let left = self.left().names().unwrap_or_default();
+        let is_ours = |(uid, _): &(PodUid, PathBuf)| {
+            self.1.pod(uid).is_dir() || left.iter().any(|left| left == uid.as_str())
+        };
         self.0.found().into_iter().filter(is_ours).collect()
     }
 
     fn remove(&self, path: &Path) -> Result<(), ResourceError> {
-        remove_cgroup(path)?;
+        let removed = remove_cgroup(path);
+        if let Some(uid) = path.file_name().and_then(|name| name.to_str()).and_then(uid_of) {
+            let left = self.0.places(&uid).iter().any(|place| place.is_dir());
+            self.note_left(&uid, left);
+        }
+        removed?;
         self.0.balance();
         Ok(())
+    }
+}
+
+impl PodCgroups {
+    /// Instances whose cgroups could not be removed: their directories, which show whose they are, are gone by now.
+    fn left(&self) -> Store {
+        Store::new(self.1.root(), "cgroups")
+    }
+
+    /// Notes whether something is left of an instance.
+    fn note_left(&self, uid: &PodUid, left: bool) {
+        let (store, uid) = (self.left(), uid.as_str());
+        let noted = if left { store.write(uid, &(), Durability::Process) } else { store.remove(uid) };
+        if let Err(error) = noted {
+            warn!(error = chain(&error), "cannot note which cgroup is left");
+        }
     }
 }
 

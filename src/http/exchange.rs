@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use super::{BodyEnd, BodyLimit, HttpError, Request, Response, Url};
+use super::{BodyEnd, BodyLimit, GetRequest, GetResponse, HttpError, Url};
 
 /// The status line and the headers of an answer may take this much; more is an error.
 const MAX_HEAD: usize = 64 << 10;
@@ -47,12 +47,12 @@ pub(super) struct Proxy {
 }
 
 /// A connection of any kind, so that the code above it is compiled once.
-trait Connection: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection for S {}
-type Stream = Box<dyn Connection>;
+trait AnyConnection: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> AnyConnection for S {}
+type Stream = Box<dyn AnyConnection>;
 
 /// Makes the request.
-pub(super) async fn exchange(request: &Request, route: Route) -> Result<Response, HttpError> {
+pub(super) async fn exchange(request: &GetRequest, route: Route) -> Result<GetResponse, HttpError> {
     let (url, config) = (&request.url, route.config.as_ref());
     let Some(proxy) = &route.proxy else {
         let stream = secure(config, &url.host, Box::new(connect(&url.host, &route.addresses).await?)).await?;
@@ -141,11 +141,11 @@ fn builder() -> http1::Builder {
 /// One request and its answer. A body that only ends with its connection has told its end if that is `signed`, as that of
 /// TLS is: a connection that breaks is an error of its own.
 async fn ask(
-    request: &Request,
+    request: &GetRequest,
     proxy: Option<&Url>,
     stream: Stream,
     signed: bool,
-) -> Result<Response, HttpError> {
+) -> Result<GetResponse, HttpError> {
     let broken = |source| HttpError::Exchange { host: request.url.host.clone(), source };
     let message = message(request, proxy).map_err(HttpError::Request)?;
     let (mut sender, connection) = builder().handshake(TokioIo::new(stream)).await.map_err(broken)?;
@@ -156,7 +156,7 @@ async fn ask(
         let end = if framed || signed { BodyEnd::Told } else { BodyEnd::Guessed };
         let (body, end) = read(incoming, request, end).await?;
         let (status, url) = (head.status.as_u16(), request.url.clone());
-        Ok(Response { status, headers: head.headers, body, end, url })
+        Ok(GetResponse { status, headers: head.headers, body, end, url })
     };
     drive(answer, connection).await
 }
@@ -164,7 +164,7 @@ async fn ask(
 /// Reads as much of a body as is asked for; `end` is the result if it is read to its end.
 async fn read(
     mut incoming: Incoming,
-    request: &Request,
+    request: &GetRequest,
     end: BodyEnd,
 ) -> Result<(Vec<u8>, BodyEnd), HttpError> {
     let mut body = Vec::new();
@@ -195,7 +195,7 @@ fn is_chunked(headers: &HeaderMap) -> bool {
 
 /// The request as it is sent to the server, or to a proxy that asks the server for us.
 fn message(
-    request: &Request,
+    request: &GetRequest,
     proxy: Option<&Url>,
 ) -> Result<hyper::Request<Empty<Bytes>>, hyper::http::Error> {
     let target = match proxy {

@@ -31,7 +31,7 @@ pub(crate) enum LookupOwner {
 }
 
 /// The addresses of a name, with port 0; or the resolver's error.
-pub(super) type Answer = Result<Vec<SocketAddr>, String>;
+pub(super) type LookupAnswer = Result<Vec<SocketAddr>, String>;
 
 /// The addresses of a host that needs no lookup: an address, or `localhost`, which is this machine (RFC 6761).
 pub(super) fn without_lookup(host: &str) -> Option<Vec<SocketAddr>> {
@@ -47,10 +47,10 @@ pub(super) fn without_lookup(host: &str) -> Option<Vec<SocketAddr>> {
 
 /// Every lookup that runs. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Lookups(Arc<Shared>);
+pub(super) struct Lookups(Arc<LookupState>);
 
-struct Shared {
-    resolve: Box<dyn Fn(&str) -> Answer + Send + Sync>,
+struct LookupState {
+    resolve: Box<dyn Fn(&str) -> LookupAnswer + Send + Sync>,
     /// By the name that is looked up.
     running: Mutex<BTreeMap<String, Running>>,
     /// A lookup has ended.
@@ -59,13 +59,13 @@ struct Shared {
 
 struct Running {
     owner: LookupOwner,
-    answer: Arc<OnceLock<Answer>>,
+    answer: Arc<OnceLock<LookupAnswer>>,
 }
 
 /// A lookup that has begun.
 pub(super) struct Lookup {
     lookups: Lookups,
-    answer: Arc<OnceLock<Answer>>,
+    answer: Arc<OnceLock<LookupAnswer>>,
 }
 
 /// What a new request for a name comes to.
@@ -114,8 +114,12 @@ impl std::fmt::Debug for Lookups {
 
 impl Lookups {
     /// Lookups by this function instead of the system's.
-    pub(super) fn new(resolve: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Self {
-        Self(Arc::new(Shared { resolve: Box::new(resolve), running: Mutex::default(), ended: Notify::new() }))
+    pub(super) fn new(resolve: impl Fn(&str) -> LookupAnswer + Send + Sync + 'static) -> Self {
+        Self(Arc::new(LookupState {
+            resolve: Box::new(resolve),
+            running: Mutex::default(),
+            ended: Notify::new(),
+        }))
     }
 
     /// Begins a lookup, or joins one; waits for as long as there is no thread for it.
@@ -133,7 +137,7 @@ impl Lookups {
         }
     }
 
-    fn try_begin(&self, host: &str, owner: &LookupOwner) -> io::Result<Option<Arc<OnceLock<Answer>>>> {
+    fn try_begin(&self, host: &str, owner: &LookupOwner) -> io::Result<Option<Arc<OnceLock<LookupAnswer>>>> {
         let mut running = self.0.running();
         match admit(running.iter().map(|(name, lookup)| (name.as_str(), &lookup.owner)), host, owner) {
             Admission::Wait => Ok(None),
@@ -154,8 +158,8 @@ impl Lookups {
     }
 }
 
-impl Shared {
-    fn end(&self, host: &str, answer: Answer) {
+impl LookupState {
+    fn end(&self, host: &str, answer: LookupAnswer) {
         if let Some(lookup) = self.running().remove(host) {
             // Set once, here.
             let _ = lookup.answer.set(answer);
@@ -171,7 +175,7 @@ impl Shared {
 
 impl Lookup {
     /// Waits for the answer.
-    pub(super) async fn answer(self) -> Answer {
+    pub(super) async fn answer(self) -> LookupAnswer {
         loop {
             let ended = self.lookups.0.ended.notified();
             if let Some(answer) = self.answer.get() {

@@ -58,13 +58,13 @@ fn serve_tls(text: &'static str) -> SocketAddr {
     address
 }
 
-fn get(url: &str, tls: Tls) -> Result<Response, HttpError> {
+fn get(url: &str, tls: Tls) -> Result<GetResponse, HttpError> {
     get_limited(url, tls, BodyLimit::Whole(100))
 }
 
-fn get_limited(url: &str, tls: Tls, body: BodyLimit) -> Result<Response, HttpError> {
+fn get_limited(url: &str, tls: Tls, body: BodyLimit) -> Result<GetResponse, HttpError> {
     let client = Client::new(spawn_tokio_thread().unwrap());
-    let request = Request {
+    let request = GetRequest {
         url: url.parse().unwrap(),
         headers: HeaderMap::new(),
         secrets: HeaderMap::new(),

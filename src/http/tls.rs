@@ -120,10 +120,10 @@ impl Tls {
 
 /// The settings made from each choice, reused until one of its files changes.
 #[derive(Debug, Default)]
-pub(super) struct Configs(Mutex<BTreeMap<Tls, Made>>);
+pub(super) struct Configs(Mutex<BTreeMap<Tls, MadeConfig>>);
 
 #[derive(Debug)]
-struct Made {
+struct MadeConfig {
     /// SHA-256 of each file that it was made from.
     files: Vec<[u8; 32]>,
     config: Arc<ClientConfig>,
@@ -139,7 +139,7 @@ impl Configs {
             return Ok(known.config.clone());
         }
         let config = Arc::new(make(tls, &contents)?);
-        made.insert(tls.clone(), Made { files, config: config.clone() });
+        made.insert(tls.clone(), MadeConfig { files, config: config.clone() });
         Ok(config)
     }
 
@@ -148,7 +148,7 @@ impl Configs {
         self.lock().remove(tls);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Tls, Made>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Tls, MadeConfig>> {
         // A poisoned lock still holds whole entries.
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }

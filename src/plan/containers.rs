@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Container as ContainerSpec;
 
 use super::deadline::{self, Deadline};
-use super::needs::{Need, Needs};
+use super::needs::{ContainerNeed, Needs};
 use super::round::Round;
 use super::sandbox::{self, SandboxState};
 use super::stop::{self, StopProgress};
@@ -24,7 +24,7 @@ use crate::time::backoff::Backoff;
 use crate::time::duration::format_duration;
 
 /// What one pod's containers are judged by.
-pub(super) struct Judge<'a> {
+pub(super) struct ContainerJudge<'a> {
     pub(super) pod: &'a Pod,
     pub(super) observed: &'a Observed,
     pub(super) history: &'a History,
@@ -60,7 +60,7 @@ pub(super) fn plan_run(pod: &Pod, situation: &Situation<'_>, others: &[SandboxId
     let round = Round::of(pod, observed);
     let crash_loop = crash_loop(pod, situation.crash_loop);
     let killed = sandbox::killed(pod, situation, others);
-    let judge = Judge {
+    let judge = ContainerJudge {
         pod,
         observed,
         history,
@@ -85,7 +85,8 @@ pub(super) fn plan_run(pod: &Pod, situation: &Situation<'_>, others: &[SandboxId
             (ContainerRef::Main(place), spec, found, need)
         })
         .collect();
-    let mut finished = mains.iter().all(|(.., need)| matches!(need, Need::Done | Need::Spent { .. }));
+    let mut finished =
+        mains.iter().all(|(.., need)| matches!(need, ContainerNeed::Done | ContainerNeed::Spent { .. }));
     let mut passed = Init::Passed;
     if !finished {
         passed = init::plan_init(&judge, &mut needs);
@@ -94,12 +95,12 @@ pub(super) fn plan_run(pod: &Pod, situation: &Situation<'_>, others: &[SandboxId
             let (mut starting, mut pulling) = (false, false);
             for (which, spec, found, need) in mains {
                 let need = judge.go_on(spec, need);
-                starting |= matches!(need, Need::Starting);
-                pulling |= matches!(need, Need::Pulling(_));
+                starting |= matches!(need, ContainerNeed::Starting);
+                pulling |= matches!(need, ContainerNeed::Pulling(_));
                 // The turn of those that follow comes when the hook is done; the first turn of all, when the image is
                 // there too. To be restarted takes no turn.
                 let waits = starting || pulling && found.is_empty();
-                if !(waits && matches!(need, Need::Start { .. })) {
+                if !(waits && matches!(need, ContainerNeed::Start { .. })) {
                     needs.note(which, &spec.name, found, need);
                 }
             }
@@ -218,9 +219,9 @@ fn has_start_hook(spec: &ContainerSpec) -> bool {
     spec.lifecycle.as_ref().is_some_and(|lifecycle| lifecycle.post_start.is_some())
 }
 
-impl Judge<'_> {
+impl ContainerJudge<'_> {
     /// Decides what one container needs; `found` are its containers in this instance, newest first.
-    pub(super) fn need(&self, spec: &ContainerSpec, found: &[&Container]) -> Need {
+    pub(super) fn need(&self, spec: &ContainerSpec, found: &[&Container]) -> ContainerNeed {
         let next = self.next_attempt(spec);
         let Some(newest) = found.first() else { return self.start(spec, next, 0) };
         let changed = self.pod.container_hashes.get(&spec.name).is_some_and(|hash| *hash != newest.hash);
@@ -242,24 +243,28 @@ impl Judge<'_> {
         match (&newest.state, after) {
             (ContainerState::Running { .. }, _) if self.ready != Some(&newest.sandbox) => {
                 // Its sandbox died: it is being stopped, and its successor counts on from it.
-                if outlives { self.start(spec, next, 0) } else { Need::Done }
+                if outlives { self.start(spec, next, 0) } else { ContainerNeed::Done }
             }
             (ContainerState::Running { .. }, _) if changed && *self.situation.starts == Starts::Allowed => {
-                Need::Replace
+                ContainerNeed::Replace
             }
             (ContainerState::Running { .. }, _) => match self.start_hooks.get(&newest.id) {
                 None => self.need_by_probes(spec, newest),
-                Some(StartHook::Running) => Need::Starting,
+                Some(StartHook::Running) => ContainerNeed::Starting,
                 Some(StartHook::Failed(message)) => {
                     let (reason, message) = ("PostStartHookError".into(), message.clone());
-                    Need::Fail(Waiting { reason, message })
+                    ContainerNeed::Fail(Waiting { reason, message })
                 }
             },
             (ContainerState::Created, _) => self.start(spec, newest.attempt, newest.crashes),
             (_, Some(_)) if changed => self.start(spec, next, 0),
             (_, Some((_, _, AfterExit::Stays))) if !was_killed => {
                 let is_spent = self.is_spent(spec, newest);
-                if is_spent { Need::Spent { attempt: next, crashes: newest.crashes } } else { Need::Done }
+                if is_spent {
+                    ContainerNeed::Spent { attempt: next, crashes: newest.crashes }
+                } else {
+                    ContainerNeed::Done
+                }
             }
             // The machine went down under it: that is no crash.
             (_, Some(_)) if newest.earlier_boot => self.start(spec, next, 0),
@@ -267,7 +272,7 @@ impl Judge<'_> {
                 match self.crash_loop.remaining(crashes, self.situation.since_exit(newest, exit)) {
                     Some(left) => {
                         let delay = self.crash_loop.delay(crashes);
-                        Need::Wait(left, crash_loop_waiting(self.pod, spec, delay))
+                        ContainerNeed::Wait(left, crash_loop_waiting(self.pod, spec, delay))
                     }
                     None => self.start(spec, next, crashes.saturating_add(1)),
                 }
@@ -279,9 +284,9 @@ impl Judge<'_> {
     }
 
     /// What a container needs whose pod is not finished.
-    pub(super) fn go_on(&self, spec: &ContainerSpec, need: Need) -> Need {
+    pub(super) fn go_on(&self, spec: &ContainerSpec, need: ContainerNeed) -> ContainerNeed {
         match need {
-            Need::Spent { attempt, crashes } => self.start(spec, attempt, crashes),
+            ContainerNeed::Spent { attempt, crashes } => self.start(spec, attempt, crashes),
             need => need,
         }
     }
@@ -297,30 +302,30 @@ impl Judge<'_> {
     }
 
     /// What a container needs that runs as wanted, if it is well.
-    fn need_by_probes(&self, spec: &ContainerSpec, container: &Container) -> Need {
+    fn need_by_probes(&self, spec: &ContainerSpec, container: &Container) -> ContainerNeed {
         match self.probes.failed(&container.id) {
-            Some(probe) => Need::Unhealthy {
+            Some(probe) => ContainerNeed::Unhealthy {
                 probe,
                 policy: RestartPolicy::of(&self.pod.spec, spec),
                 grace: probe_of(spec, probe).and_then(|probe| probe.termination_grace_period_seconds),
             },
-            None if self.probes.has_started(&container.id) => Need::Nothing,
-            None => Need::NotStarted,
+            None if self.probes.has_started(&container.id) => ContainerNeed::Nothing,
+            None => ContainerNeed::NotStarted,
         }
     }
 
     /// Starts a container, unless earlier tries failed too recently.
-    pub(super) fn start(&self, spec: &ContainerSpec, attempt: u32, crashes: u32) -> Need {
+    pub(super) fn start(&self, spec: &ContainerSpec, attempt: u32, crashes: u32) -> ContainerNeed {
         if self.history.pulling.contains(&spec.name) {
-            return Need::Pulling(self.history.waiting(&spec.name, self.uptime));
+            return ContainerNeed::Pulling(self.history.waiting(&spec.name, self.uptime));
         }
         if let Some(waiting) = self.situation.lacks.env.get(&spec.name) {
-            return Need::Lacks(waiting.clone());
+            return ContainerNeed::Lacks(waiting.clone());
         }
         let remaining = self.history.remaining(spec, self.uptime);
         match remaining.zip(self.history.waiting(&spec.name, self.uptime)) {
-            Some((left, waiting)) => Need::Wait(left, waiting),
-            None => Need::Start { attempt, crashes },
+            Some((left, waiting)) => ContainerNeed::Wait(left, waiting),
+            None => ContainerNeed::Start { attempt, crashes },
         }
     }
 }

@@ -8,47 +8,36 @@ use jiff::{SignedDuration, Timestamp};
 use super::Situation;
 use crate::pod::Pod;
 use crate::pod::state::{Failed, FailedReason};
+use crate::time::since::Since;
 
 /// 2020, before the first rkubelet: a clock that shows less was not set.
 const CLOCK_IS_SET: i64 = 1_577_836_800;
 /// How far a clock may drift, or be nudged, before it counts as having leapt.
 const DRIFT: Duration = Duration::from_secs(60);
 
-/// Since when an instance is at work, on a clock that never jumps.
+/// Since when an instance is at work, which began at this time by the wall clock and is first seen now: whatever leaps the
+/// wall clock makes afterwards change nothing.
 ///
-/// The wall clock is asked once, when an agent first sees the instance: whatever leaps it makes afterwards change nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Activity {
-    /// When it was first seen.
-    seen: Duration,
-    /// How long it had been at work by then.
-    age: Duration,
+/// What began before the clock was set, or is in the future, is of no known age: it counts as new, since to end it early is
+/// worse.
+pub(crate) fn active_since(began: Timestamp, now: Timestamp, uptime: Duration) -> Since {
+    let was_set = |clock: Timestamp| clock.as_second() >= CLOCK_IS_SET;
+    let is_known = (was_set(began) || !was_set(now)) && began <= now;
+    if is_known { Since::dated(began, now, uptime) } else { Since::now(uptime) }
 }
 
-impl Activity {
-    /// That of an instance which began at this time by the wall clock, and is first seen now.
-    ///
-    /// What began before the clock was set is of no known age: it counts as new, since to end it early is worse.
-    pub(crate) fn new(began: Timestamp, now: Timestamp, uptime: Duration) -> Self {
-        let was_set = |clock: Timestamp| clock.as_second() >= CLOCK_IS_SET;
-        let age = Duration::try_from(now.duration_since(began)).unwrap_or_default();
-        let is_known = was_set(began) || !was_set(now);
-        Self { seen: uptime, age: if is_known { age } else { Duration::ZERO } }
-    }
-
-    /// How long the instance has been at work.
-    pub(crate) fn lasted(&self, uptime: Duration) -> Duration {
-        self.age.saturating_add(uptime.saturating_sub(self.seen))
-    }
-
-    /// When the instance began, for an agent that has only the wall clock to go by: as it is remembered, unless the clock
-    /// has leapt since.
-    pub(crate) fn began(&self, remembered: Option<Timestamp>, now: Timestamp, uptime: Duration) -> Timestamp {
-        let lasted = SignedDuration::try_from(self.lasted(uptime)).unwrap_or(SignedDuration::MAX);
-        let began = now.checked_sub(lasted).unwrap_or(Timestamp::MIN);
-        let has_leapt = |earlier: Timestamp| began.duration_since(earlier).unsigned_abs() > DRIFT;
-        remembered.filter(|earlier| !has_leapt(*earlier)).unwrap_or(began)
-    }
+/// When the instance began, for an agent that has only the wall clock to go by: as it is remembered, unless the clock
+/// has leapt since.
+pub(crate) fn date_of(
+    active: Since,
+    remembered: Option<Timestamp>,
+    now: Timestamp,
+    uptime: Duration,
+) -> Timestamp {
+    let lasted = SignedDuration::try_from(active.elapsed(uptime)).unwrap_or(SignedDuration::MAX);
+    let began = now.checked_sub(lasted).unwrap_or(Timestamp::MIN);
+    let has_leapt = |earlier: Timestamp| began.duration_since(earlier).unsigned_abs() > DRIFT;
+    remembered.filter(|earlier| !has_leapt(*earlier)).unwrap_or(began)
 }
 
 /// How a pod stands to its deadline.
@@ -72,9 +61,9 @@ pub(super) fn judge(pod: &Pod, situation: &Situation<'_>, finished: bool) -> Dea
     if checkpoint.has_completed(pod) {
         return Deadline::None;
     }
-    let Some(activity) = situation.activity else { return Deadline::None };
+    let Some(active) = situation.active_since else { return Deadline::None };
     let limit = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
-    let lasted = activity.lasted(uptime);
+    let lasted = active.elapsed(uptime);
     let own = observed.own(pod).filter(|c| c.sidecar.is_none());
     let last = own.filter_map(|c| c.exit()).map(|exit| exit.finished_at).max();
     let before_its_end = |last: Timestamp| {

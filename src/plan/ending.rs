@@ -70,13 +70,13 @@ pub(crate) enum StopReason {
         /// What becomes of its container.
         policy: RestartPolicy,
         /// What its container is.
-        role: Role,
+        role: ProbedRole,
     },
 }
 
 /// What a container that is probed is in its pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum ProbedRole {
     /// One of the containers.
     Main,
     /// An init container that runs on.
@@ -88,9 +88,9 @@ impl StopReason {
     pub(crate) fn message(self, container: &str) -> Option<String> {
         let StopReason::Unhealthy { probe, policy, role } = self else { return None };
         let (who, then) = match (role, policy) {
-            (Role::Sidecar, _) => ("Init container", ""),
-            (Role::Main, RestartPolicy::Never) => ("Container", ""),
-            (Role::Main, _) => ("Container", ", will be restarted"),
+            (ProbedRole::Sidecar, _) => ("Init container", ""),
+            (ProbedRole::Main, RestartPolicy::Never) => ("Container", ""),
+            (ProbedRole::Main, _) => ("Container", ", will be restarted"),
         };
         Some(format!("{who} {container} failed {} probe{then}", probe.as_str().to_ascii_lowercase()))
     }
@@ -274,7 +274,7 @@ impl<'a> Stop<'a> {
         grace: Option<i64>,
     ) -> Self {
         let own = Self::own(container);
-        let role = if container.sidecar.is_some() { Role::Sidecar } else { Role::Main };
+        let role = if container.sidecar.is_some() { ProbedRole::Sidecar } else { ProbedRole::Main };
         Self { grace: grace.unwrap_or(own.grace), why: StopReason::Unhealthy { probe, policy, role }, ..own }
     }
 }

@@ -4,15 +4,15 @@
 //! initialised, whatever became of the init containers since.
 
 use super::Init;
-use super::containers::Judge;
-use super::needs::{Need, Needs};
+use super::containers::ContainerJudge;
+use super::needs::{ContainerNeed, Needs};
 use crate::pod::observed::{Container, ContainerState};
 use crate::pod::restart::{AfterExit, RestartPolicy, after_exit};
 use crate::pod::{ContainerRef, is_sidecar};
 use crate::probe::threshold::Kind;
 
 /// Notes what the init containers need, up to the one that holds the others back.
-pub(super) fn plan_init<'a>(judge: &Judge<'a>, needs: &mut Needs<'a>) -> Init {
+pub(super) fn plan_init<'a>(judge: &ContainerJudge<'a>, needs: &mut Needs<'a>) -> Init {
     let pod = judge.pod;
     let is_main = |c: &&Container| pod.spec.containers.iter().any(|spec| spec.name == c.name);
     let is_of_round = |c: &Container| c.round == judge.round.number;
@@ -24,12 +24,12 @@ pub(super) fn plan_init<'a>(judge: &Judge<'a>, needs: &mut Needs<'a>) -> Init {
         let need = if is_sidecar(spec) {
             judge.need(spec, &found)
         } else if initialised {
-            Need::Done
+            ContainerNeed::Done
         } else {
             match found.first().filter(|c| is_of_round(c)).map(|newest| (newest, &newest.state)) {
                 Some((newest, ContainerState::Exited(exit))) if exit.code == 0 => {
                     if judge.ready == Some(&newest.sandbox) {
-                        Need::Done
+                        ContainerNeed::Done
                     } else {
                         judge.start(spec, judge.next_attempt(spec), 0)
                     }
@@ -55,19 +55,21 @@ pub(super) fn plan_init<'a>(judge: &Judge<'a>, needs: &mut Needs<'a>) -> Init {
             }
         };
         let holds_back = match &need {
-            Need::Done | Need::Spent { .. } => false,
+            ContainerNeed::Done | ContainerNeed::Spent { .. } => false,
             // A sidecar that runs has started; an ordinary one that runs is not done.
-            Need::Nothing => !is_sidecar(spec),
-            Need::Start { .. }
-            | Need::Wait(..)
-            | Need::Pulling(_)
-            | Need::Lacks(_)
-            | Need::Replace
-            | Need::Starting
-            | Need::Fail(_)
-            | Need::NotStarted => !initialised,
+            ContainerNeed::Nothing => !is_sidecar(spec),
+            ContainerNeed::Start { .. }
+            | ContainerNeed::Wait(..)
+            | ContainerNeed::Pulling(_)
+            | ContainerNeed::Lacks(_)
+            | ContainerNeed::Replace
+            | ContainerNeed::Starting
+            | ContainerNeed::Fail(_)
+            | ContainerNeed::NotStarted => !initialised,
             // A sidecar that has started holds nobody back, whether it lives or not.
-            Need::Unhealthy { probe, .. } => (*probe == Kind::Startup || !is_sidecar(spec)) && !initialised,
+            ContainerNeed::Unhealthy { probe, .. } => {
+                (*probe == Kind::Startup || !is_sidecar(spec)) && !initialised
+            }
         };
         needs.note(ContainerRef::Init(place), &spec.name, found, need);
         if holds_back {

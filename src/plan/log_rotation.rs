@@ -61,7 +61,7 @@ impl Policy {
 
 /// What is known of the container that a log is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Life {
+pub(crate) enum ContainerLife {
     /// The runtime writes to its log.
     Running,
     /// Nobody writes to its log any more.
@@ -83,24 +83,24 @@ pub(crate) struct ContainerLogs {
     /// What is in its directory.
     pub(crate) files: Vec<LogFile>,
     /// What the runtime knows of its attempts.
-    pub(crate) attempts: BTreeMap<u32, Life>,
+    pub(crate) attempts: BTreeMap<u32, ContainerLife>,
 }
 
 impl ContainerLogs {
-    fn life(&self, attempt: u32) -> Life {
+    fn life(&self, attempt: u32) -> ContainerLife {
         let newest = self.attempts.last_key_value().map(|(attempt, _)| *attempt);
         match self.attempts.get(&attempt) {
             Some(life) => *life,
             // The runtime has removed it.
-            None if newest.is_some_and(|newest| attempt < newest) => Life::Dead,
-            None => Life::Unknown,
+            None if newest.is_some_and(|newest| attempt < newest) => ContainerLife::Dead,
+            None => ContainerLife::Unknown,
         }
     }
 }
 
 /// One thing to do in the directory of a container's logs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum RotationStep {
     /// Remove a file.
     Remove(String),
     /// Compress a part that was rotated.
@@ -117,21 +117,21 @@ pub(crate) enum Step {
 
 /// What a file is by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part<'a> {
+enum LogFileKind<'a> {
     Current,
     Rotated(&'a str),
     Temporary,
 }
 
 /// The attempt that a file belongs to, and what it is; none for what is no log.
-fn part(name: &str) -> Option<(u32, Part<'_>)> {
+fn part(name: &str) -> Option<(u32, LogFileKind<'_>)> {
     let (number, rest) = name.split_once(".log")?;
     let attempt: u32 = number.parse().ok().filter(|attempt: &u32| attempt.to_string() == number)?;
     let part = match rest.strip_prefix('.') {
-        None if rest.is_empty() => Part::Current,
+        None if rest.is_empty() => LogFileKind::Current,
         None | Some("") => return None,
-        Some(_) if rest.ends_with(TEMPORARY) => Part::Temporary,
-        Some(suffix) => Part::Rotated(suffix),
+        Some(_) if rest.ends_with(TEMPORARY) => LogFileKind::Temporary,
+        Some(suffix) => LogFileKind::Rotated(suffix),
     };
     Some((attempt, part))
 }
@@ -154,18 +154,18 @@ pub(crate) fn current_of(name: &str) -> Option<String> {
 /// The oldest part that was rotated: what goes when there is no space to compress it.
 pub(crate) fn select_oldest(files: &[LogFile]) -> Option<&LogFile> {
     let rotated = files.iter().filter_map(|file| match part(&file.name)? {
-        (_, Part::Rotated(stamp)) => Some((stamp, file)),
+        (_, LogFileKind::Rotated(stamp)) => Some((stamp, file)),
         _ => None,
     });
     rotated.min_by_key(|(stamp, _)| *stamp).map(|(_, file)| file)
 }
 
 /// What is to be done for one container: what is left of earlier agents, and rotation.
-pub(crate) fn plan_rotation(logs: &ContainerLogs, policy: &Policy, now: Timestamp) -> Vec<Step> {
-    let mut groups: BTreeMap<u32, Group<'_>> = BTreeMap::new();
+pub(crate) fn plan_rotation(logs: &ContainerLogs, policy: &Policy, now: Timestamp) -> Vec<RotationStep> {
+    let mut groups: BTreeMap<u32, AttemptFiles<'_>> = BTreeMap::new();
     // A log that is gone from its place has no file to find its container by.
     for (attempt, life) in &logs.attempts {
-        if *life == Life::Running {
+        if *life == ContainerLife::Running {
             groups.entry(*attempt).or_default();
         }
     }
@@ -173,9 +173,9 @@ pub(crate) fn plan_rotation(logs: &ContainerLogs, policy: &Policy, now: Timestam
         let Some((attempt, part)) = part(&file.name) else { continue };
         let group = groups.entry(attempt).or_default();
         match part {
-            Part::Current => group.current = Some(file),
-            Part::Rotated(_) => group.rotated.push(&file.name),
-            Part::Temporary => group.temporary.push(&file.name),
+            LogFileKind::Current => group.current = Some(file),
+            LogFileKind::Rotated(_) => group.rotated.push(&file.name),
+            LogFileKind::Temporary => group.temporary.push(&file.name),
         }
     }
     let mut steps = Vec::new();
@@ -187,18 +187,25 @@ pub(crate) fn plan_rotation(logs: &ContainerLogs, policy: &Policy, now: Timestam
 
 /// The files of one attempt.
 #[derive(Default)]
-struct Group<'a> {
+struct AttemptFiles<'a> {
     current: Option<&'a LogFile>,
     rotated: Vec<&'a str>,
     temporary: Vec<&'a str>,
 }
 
-impl Group<'_> {
-    fn plan(mut self, attempt: u32, life: Life, policy: &Policy, now: Timestamp, steps: &mut Vec<Step>) {
-        if life == Life::Unknown {
+impl AttemptFiles<'_> {
+    fn plan(
+        mut self,
+        attempt: u32,
+        life: ContainerLife,
+        policy: &Policy,
+        now: Timestamp,
+        steps: &mut Vec<RotationStep>,
+    ) {
+        if life == ContainerLife::Unknown {
             return;
         }
-        let remove = |name: &&str| Step::Remove((*name).to_owned());
+        let remove = |name: &&str| RotationStep::Remove((*name).to_owned());
         steps.extend(self.temporary.iter().map(remove));
         // Oldest first.
         self.rotated.sort_unstable();
@@ -207,20 +214,22 @@ impl Group<'_> {
         steps.extend(doubled.iter().map(remove));
         let name = current_name(attempt);
         match (life, self.current) {
-            (Life::Running, None) => steps.push(Step::Reopen { attempt }),
-            (Life::Running, Some(current)) if current.size > 0 && current.size >= policy.max_size => {
+            (ContainerLife::Running, None) => steps.push(RotationStep::Reopen { attempt }),
+            (ContainerLife::Running, Some(current))
+                if current.size > 0 && current.size >= policy.max_size =>
+            {
                 let to = rotated_name(&name, &rotated, now);
                 // Beside these there are the log itself and the part that it becomes.
                 let keep = policy.max_files.saturating_sub(2);
                 let excess = rotated.len().saturating_sub(keep);
                 steps.extend(rotated.drain(..excess).map(|name| remove(&name)));
                 let plain = rotated.iter().filter(|name| !name.ends_with(COMPRESSED));
-                steps.extend(plain.map(|name| Step::Compress((*name).to_owned())));
-                steps.push(Step::Rotate { attempt, from: name, to });
+                steps.extend(plain.map(|name| RotationStep::Compress((*name).to_owned())));
+                steps.push(RotationStep::Rotate { attempt, from: name, to });
             }
-            (Life::Dead, None) => {
+            (ContainerLife::Dead, None) => {
                 let newest = rotated.last().filter(|name| !name.ends_with(COMPRESSED));
-                steps.extend(newest.map(|from| Step::Restore { from: (*from).to_owned(), to: name }));
+                steps.extend(newest.map(|from| RotationStep::Restore { from: (*from).to_owned(), to: name }));
             }
             _ => {}
         }
@@ -246,37 +255,37 @@ fn rotated_name(current: &str, rotated: &[&str], now: Timestamp) -> String {
 
 /// When a part was rotated, by its name.
 fn stamp(name: &str) -> Option<DateTime> {
-    let (_, Part::Rotated(suffix)) = part(name)? else { return None };
+    let (_, LogFileKind::Rotated(suffix)) = part(name)? else { return None };
     DateTime::strptime(STAMP, suffix.strip_suffix(COMPRESSED).unwrap_or(suffix)).ok()
 }
 
 /// What makes way for new lines where the disk is full: the oldest part of all, with the place of its container.
-pub(crate) fn plan_full(pod: &[ContainerLogs]) -> Option<(usize, Step)> {
+pub(crate) fn plan_full(pod: &[ContainerLogs]) -> Option<(usize, RotationStep)> {
     let oldest =
         pod.iter().enumerate().filter_map(|(place, logs)| Some((place, select_oldest(&logs.files)?)));
     let stamp = |file: &LogFile| file.name.split_once(".log.").map(|(_, stamp)| stamp.to_owned());
     let (place, file) = oldest.min_by_key(|(_, file)| stamp(file))?;
-    Some((place, Step::Remove(file.name.clone())))
+    Some((place, RotationStep::Remove(file.name.clone())))
 }
 
 /// What must go for a pod's logs to take no more than `cap` bytes, each with the place of its container in the list: the
 /// oldest parts that were rotated; then the logs of dead containers but the newest of each; then all but the end of those.
-pub(crate) fn plan_cap(pod: &[ContainerLogs], cap: u64, policy: &Policy) -> Vec<(usize, Step)> {
+pub(crate) fn plan_cap(pod: &[ContainerLogs], cap: u64, policy: &Policy) -> Vec<(usize, RotationStep)> {
     let mut excess = pod.iter().flat_map(|logs| &logs.files).map(|file| file.size).sum::<u64>();
     excess = excess.saturating_sub(cap);
     let mut steps = Vec::new();
     let (mut rotated, mut dead) = (Vec::new(), Vec::new());
     for (place, logs) in pod.iter().enumerate() {
-        let is_dead = |attempt| logs.life(attempt) == Life::Dead;
+        let is_dead = |attempt| logs.life(attempt) == ContainerLife::Dead;
         let parts = || logs.files.iter().filter_map(|file| Some((part(&file.name)?, file)));
         let newest_dead = parts().map(|((attempt, _), _)| attempt).filter(|attempt| is_dead(*attempt)).max();
         for ((attempt, part), file) in parts() {
             match part {
-                Part::Rotated(stamp) => rotated.push((stamp, place, file)),
-                Part::Current if is_dead(attempt) => {
+                LogFileKind::Rotated(stamp) => rotated.push((stamp, place, file)),
+                LogFileKind::Current if is_dead(attempt) => {
                     dead.push((newest_dead == Some(attempt), attempt, place, file));
                 }
-                Part::Current | Part::Temporary => {}
+                LogFileKind::Current | LogFileKind::Temporary => {}
             }
         }
     }
@@ -284,7 +293,7 @@ pub(crate) fn plan_cap(pod: &[ContainerLogs], cap: u64, policy: &Policy) -> Vec<
     for (_, place, file) in rotated {
         if excess > 0 {
             excess = excess.saturating_sub(file.size);
-            steps.push((place, Step::Remove(file.name.clone())));
+            steps.push((place, RotationStep::Remove(file.name.clone())));
         }
     }
     // The largest of the newest first.
@@ -297,7 +306,7 @@ pub(crate) fn plan_cap(pod: &[ContainerLogs], cap: u64, policy: &Policy) -> Vec<
             let most = if newest { policy.max_size } else { 0 };
             let keep = file.size.saturating_sub(excess).min(most);
             excess = excess.saturating_sub(file.size - keep);
-            steps.push((place, Step::Cut { name: file.name.clone(), keep }));
+            steps.push((place, RotationStep::Cut { name: file.name.clone(), keep }));
         }
     }
     steps

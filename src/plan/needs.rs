@@ -14,7 +14,7 @@ use crate::pod::{ContainerRef, Pod};
 use crate::probe::threshold::Kind;
 
 /// What one container needs.
-pub(super) enum Need {
+pub(super) enum ContainerNeed {
     /// It runs as wanted.
     Nothing,
     /// It ended, and its restart policy does not start it again.
@@ -55,30 +55,39 @@ pub(super) struct Needs<'a> {
 
 impl<'a> Needs<'a> {
     /// Notes what a container needs.
-    pub(super) fn note(&mut self, which: ContainerRef, name: &str, found: Vec<&'a Container>, need: Need) {
+    pub(super) fn note(
+        &mut self,
+        which: ContainerRef,
+        name: &str,
+        found: Vec<&'a Container>,
+        need: ContainerNeed,
+    ) {
         match need {
-            Need::Nothing | Need::Done | Need::Spent { .. } | Need::NotStarted => {}
-            Need::Wait(left, waiting) => {
+            ContainerNeed::Nothing
+            | ContainerNeed::Done
+            | ContainerNeed::Spent { .. }
+            | ContainerNeed::NotStarted => {}
+            ContainerNeed::Wait(left, waiting) => {
                 self.wait(left);
                 self.waiting.insert(name.to_owned(), waiting);
             }
-            Need::Pulling(waiting) => {
+            ContainerNeed::Pulling(waiting) => {
                 self.pulls = true;
                 self.waiting.extend(waiting.map(|waiting| (name.to_owned(), waiting)));
             }
-            Need::Lacks(waiting) => drop(self.waiting.insert(name.to_owned(), waiting)),
-            Need::Start { attempt, crashes } => self.starts.push((which, found, attempt, crashes)),
-            Need::Replace => self.stops.extend(found.first().map(|c| Stop::own(c))),
-            Need::Starting => {
+            ContainerNeed::Lacks(waiting) => drop(self.waiting.insert(name.to_owned(), waiting)),
+            ContainerNeed::Start { attempt, crashes } => self.starts.push((which, found, attempt, crashes)),
+            ContainerNeed::Replace => self.stops.extend(found.first().map(|c| Stop::own(c))),
+            ContainerNeed::Starting => {
                 let waiting =
                     Waiting { reason: "ContainerCreating".into(), message: "the postStart hook runs".into() };
                 self.waiting.insert(name.to_owned(), waiting);
             }
-            Need::Fail(waiting) => {
+            ContainerNeed::Fail(waiting) => {
                 self.waiting.insert(name.to_owned(), waiting);
                 self.stops.extend(found.first().map(|c| Stop::own(c)));
             }
-            Need::Unhealthy { probe, policy, grace } => {
+            ContainerNeed::Unhealthy { probe, policy, grace } => {
                 self.stops.extend(found.first().map(|c| Stop::unhealthy(c, probe, policy, grace)));
             }
         }

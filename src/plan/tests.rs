@@ -148,7 +148,7 @@ impl Inputs {
             probes: &self.probes,
             terminations: &self.terminations,
             exits: &self.exits,
-            activity: None,
+            active_since: None,
             crash_loop: CRASH,
             now: at(100),
             uptime: Duration::ZERO,

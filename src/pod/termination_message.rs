@@ -17,14 +17,14 @@ const MAX_POD: usize = 12 << 10;
 
 /// Where the termination message of a container is looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fallback {
+pub(crate) enum MessageFallback {
     /// In its file alone.
     None,
     /// In its log, if the file has nothing to say.
     Logs,
 }
 
-impl Fallback {
+impl MessageFallback {
     /// By terminationMessagePolicy: the log counts only after a failure, of something that could be run.
     pub(crate) fn by_policy(policy: &str, exit_code: i32, reason: &str) -> Self {
         if policy == "FallbackToLogsOnError" && exit_code != 0 && reason != "ContainerCannotRun" {
@@ -123,13 +123,13 @@ mod tests {
     #[test]
     fn the_log_counts_after_failures_only() {
         for (policy, code, reason, expect) in [
-            ("FallbackToLogsOnError", 1, "Error", Fallback::Logs),
-            ("FallbackToLogsOnError", 0, "Completed", Fallback::None),
-            ("FallbackToLogsOnError", 128, "ContainerCannotRun", Fallback::None),
-            ("File", 1, "Error", Fallback::None),
-            ("", 1, "Error", Fallback::None),
+            ("FallbackToLogsOnError", 1, "Error", MessageFallback::Logs),
+            ("FallbackToLogsOnError", 0, "Completed", MessageFallback::None),
+            ("FallbackToLogsOnError", 128, "ContainerCannotRun", MessageFallback::None),
+            ("File", 1, "Error", MessageFallback::None),
+            ("", 1, "Error", MessageFallback::None),
         ] {
-            assert_eq!(Fallback::by_policy(policy, code, reason), expect, "{policy} {code} {reason}");
+            assert_eq!(MessageFallback::by_policy(policy, code, reason), expect, "{policy} {code} {reason}");
         }
     }
 

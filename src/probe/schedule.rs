@@ -15,12 +15,12 @@ use serde::Serialize;
 
 use super::check::Spec;
 use super::target::{ProbeActivity, ProbeHost, Target, Verdicts};
-use super::threshold::{Change, Kind, Outcome, Tally};
+use super::threshold::{Kind, ProbeChange, ProbeOutcome, Tally};
 use crate::pod::{ContainerId, ContainerRef, PodName, PodUid};
 
 /// What tells one probe from another.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Key {
+pub(crate) struct ProbeKey {
     /// The pod.
     pub pod: PodName,
     /// The container.
@@ -31,9 +31,9 @@ pub(crate) struct Key {
 
 /// A run that is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Job {
+pub(crate) struct DueProbe {
     /// Which probe.
-    pub key: Arc<Key>,
+    pub key: Arc<ProbeKey>,
     /// The instance of its pod.
     pub uid: PodUid,
     /// The container's place in the manifest.
@@ -70,10 +70,10 @@ pub(crate) enum ProbeResult {
 
 impl ProbeResult {
     /// What counts of it.
-    pub(crate) fn outcome(self) -> Option<Outcome> {
+    pub(crate) fn outcome(self) -> Option<ProbeOutcome> {
         match self {
-            ProbeResult::Success | ProbeResult::Warning => Some(Outcome::Success),
-            ProbeResult::Failure => Some(Outcome::Failure),
+            ProbeResult::Success | ProbeResult::Warning => Some(ProbeOutcome::Success),
+            ProbeResult::Failure => Some(ProbeOutcome::Failure),
             ProbeResult::Unknown => None,
         }
     }
@@ -94,7 +94,7 @@ pub(crate) struct Noted {
     /// The result differs from the one before it.
     pub news: News,
     /// The verdict changed, to this.
-    pub verdict: Change,
+    pub verdict: ProbeChange,
 }
 
 /// Whether a result is worth a word.
@@ -111,7 +111,7 @@ pub(crate) enum News {
 /// What is known of one probe, for whoever asks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Report {
+pub(crate) struct ProbeReport {
     /// The pod's namespace.
     pub namespace: String,
     /// The pod's name.
@@ -125,7 +125,7 @@ pub(crate) struct Report {
     /// What the probe is for.
     pub probe: Kind,
     /// What follows from its results; none before it is known.
-    pub verdict: Option<Outcome>,
+    pub verdict: Option<ProbeOutcome>,
     /// Results of the last kind in a row.
     pub in_a_row: u32,
     /// The last run; none before the first.
@@ -156,14 +156,14 @@ pub(crate) struct Moment {
 /// Every probe of the node.
 #[derive(Debug)]
 pub(crate) struct Schedule {
-    probes: BTreeMap<Arc<Key>, Entry>,
-    due: BTreeSet<(Duration, Arc<Key>)>,
+    probes: BTreeMap<Arc<ProbeKey>, ScheduledProbe>,
+    due: BTreeSet<(Duration, Arc<ProbeKey>)>,
     /// When the agent began: what ran before is met with a spread-out first round.
     began: Timestamp,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct ScheduledProbe {
     uid: PodUid,
     which: ContainerRef,
     container: String,
@@ -202,10 +202,10 @@ impl Schedule {
         let known = self.keys_of(pod).len();
         let mut gone: BTreeSet<_> = self.keys_of(pod).into_iter().collect();
         for Target { id, which, container, kind, spec, host, known, activity } in targets {
-            let key = Arc::new(Key { pod: pod.clone(), id, kind });
+            let key = Arc::new(ProbeKey { pod: pod.clone(), id, kind });
             gone.remove(&key);
             let began = self.began;
-            let entry = self.probes.entry(key).or_insert_with(|| Entry {
+            let entry = self.probes.entry(key).or_insert_with(|| ScheduledProbe {
                 uid: uid.clone(),
                 which,
                 container,
@@ -234,7 +234,7 @@ impl Schedule {
     }
 
     /// The probes that are to be run now.
-    pub(crate) fn take_due(&mut self, uptime: Duration) -> Vec<Job> {
+    pub(crate) fn take_due(&mut self, uptime: Duration) -> Vec<DueProbe> {
         let mut jobs = Vec::new();
         while let Some((due, _)) = self.due.first()
             && *due <= uptime
@@ -243,7 +243,14 @@ impl Schedule {
             let Some(entry) = self.probes.get_mut(&key) else { continue };
             entry.stage = Stage::Running { since: due };
             let (uid, which, container) = (entry.uid.clone(), entry.which, entry.container.clone());
-            jobs.push(Job { uid, which, container, spec: entry.spec.clone(), host: entry.host.clone(), key });
+            jobs.push(DueProbe {
+                uid,
+                which,
+                container,
+                spec: entry.spec.clone(),
+                host: entry.host.clone(),
+                key,
+            });
         }
         jobs
     }
@@ -254,7 +261,7 @@ impl Schedule {
     }
 
     /// Takes in what a run came to; none if nobody is interested any more.
-    pub(crate) fn note(&mut self, key: &Arc<Key>, ran: Ran, at: Moment) -> Option<Noted> {
+    pub(crate) fn note(&mut self, key: &Arc<ProbeKey>, ran: Ran, at: Moment) -> Option<Noted> {
         let entry = self.probes.get_mut(key)?;
         let Stage::Running { since } = entry.stage else { return None };
         entry.stage = Stage::Idle;
@@ -267,7 +274,7 @@ impl Schedule {
             };
             let verdict = match ran.result.outcome() {
                 Some(outcome) => entry.tally.note(entry.spec.thresholds, outcome),
-                None => Change::None,
+                None => ProbeChange::None,
             };
             entry.last = Some(Last { result: ran.result, output: ran.output, at: at.now });
             Noted { news, verdict }
@@ -283,8 +290,8 @@ impl Schedule {
     }
 
     /// Everything, for whoever asks.
-    pub(crate) fn reports(&self) -> Vec<Report> {
-        let report = |(key, entry): (&Arc<Key>, &Entry)| Report {
+    pub(crate) fn reports(&self) -> Vec<ProbeReport> {
+        let report = |(key, entry): (&Arc<ProbeKey>, &ScheduledProbe)| ProbeReport {
             namespace: key.pod.namespace.clone(),
             pod: key.pod.name.clone(),
             uid: entry.uid.to_string(),
@@ -298,9 +305,9 @@ impl Schedule {
         self.probes.iter().map(report).collect()
     }
 
-    fn remove(&mut self, keys: impl IntoIterator<Item = Arc<Key>>) {
+    fn remove(&mut self, keys: impl IntoIterator<Item = Arc<ProbeKey>>) {
         for key in keys {
-            if let Some(Entry { stage: Stage::Due(due), .. }) = self.probes.remove(&key) {
+            if let Some(ScheduledProbe { stage: Stage::Due(due), .. }) = self.probes.remove(&key) {
                 self.due.remove(&(due, key));
             }
         }
@@ -329,12 +336,12 @@ impl Schedule {
         }
     }
 
-    fn of<'a>(&'a self, pod: &'a PodName) -> impl Iterator<Item = (&'a Arc<Key>, &'a Entry)> {
-        let first = Key { pod: pod.clone(), id: ContainerId(String::new()), kind: Kind::Startup };
+    fn of<'a>(&'a self, pod: &'a PodName) -> impl Iterator<Item = (&'a Arc<ProbeKey>, &'a ScheduledProbe)> {
+        let first = ProbeKey { pod: pod.clone(), id: ContainerId(String::new()), kind: Kind::Startup };
         self.probes.range(Arc::new(first)..).take_while(move |(key, _)| key.pod == *pod)
     }
 
-    fn keys_of(&self, pod: &PodName) -> Vec<Arc<Key>> {
+    fn keys_of(&self, pod: &PodName) -> Vec<Arc<ProbeKey>> {
         self.of(pod).map(|(key, _)| key.clone()).collect()
     }
 }

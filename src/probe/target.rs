@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Container as ContainerSpec;
 
 use super::check::{Spec, probe_of};
-use super::threshold::{Kind, Outcome};
+use super::threshold::{Kind, ProbeOutcome};
 use crate::pod::observed::{Container, ContainerState, Observed, Sandbox, pod_ips};
 use crate::pod::state::{ContainerSummary, PodState, RunState};
 use crate::pod::{ContainerId, ContainerRef, Pod, is_sidecar};
@@ -28,7 +28,7 @@ pub(crate) struct Target {
     /// The host to connect to.
     pub host: ProbeHost,
     /// The verdict that the last state of this container tells, by an earlier agent too.
-    pub known: Option<Outcome>,
+    pub known: Option<ProbeOutcome>,
     /// Whether it is run.
     pub activity: ProbeActivity,
 }
@@ -78,7 +78,7 @@ pub(crate) enum PodGoal {
 
 /// What probes found, by container. A probe that is not there has nothing against its container.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Verdicts(BTreeMap<(ContainerId, Kind), Option<Outcome>>);
+pub(crate) struct Verdicts(BTreeMap<(ContainerId, Kind), Option<ProbeOutcome>>);
 
 impl Verdicts {
     /// Its startup probe, if it has one, has succeeded.
@@ -93,21 +93,21 @@ impl Verdicts {
 
     /// The probe for which it is to be restarted, if there is one.
     pub(crate) fn failed(&self, id: &ContainerId) -> Option<Kind> {
-        let failed = |kind: &Kind| self.get(id, *kind) == Some(&Some(Outcome::Failure));
+        let failed = |kind: &Kind| self.get(id, *kind) == Some(&Some(ProbeOutcome::Failure));
         [Kind::Liveness, Kind::Startup].into_iter().find(failed)
     }
 
     fn passes(&self, id: &ContainerId, kind: Kind) -> bool {
-        self.get(id, kind).is_none_or(|verdict| *verdict == Some(Outcome::Success))
+        self.get(id, kind).is_none_or(|verdict| *verdict == Some(ProbeOutcome::Success))
     }
 
-    fn get(&self, id: &ContainerId, kind: Kind) -> Option<&Option<Outcome>> {
+    fn get(&self, id: &ContainerId, kind: Kind) -> Option<&Option<ProbeOutcome>> {
         self.0.get(&(id.clone(), kind))
     }
 }
 
-impl FromIterator<((ContainerId, Kind), Option<Outcome>)> for Verdicts {
-    fn from_iter<I: IntoIterator<Item = ((ContainerId, Kind), Option<Outcome>)>>(verdicts: I) -> Self {
+impl FromIterator<((ContainerId, Kind), Option<ProbeOutcome>)> for Verdicts {
+    fn from_iter<I: IntoIterator<Item = ((ContainerId, Kind), Option<ProbeOutcome>)>>(verdicts: I) -> Self {
         Self(verdicts.into_iter().collect())
     }
 }
@@ -179,13 +179,13 @@ fn running_before<'a>(state: &'a PodState, container: &Container) -> Option<&'a 
 }
 
 /// The verdict that follows from what was known.
-fn known(summary: &ContainerSummary, kind: Kind) -> Option<Outcome> {
+fn known(summary: &ContainerSummary, kind: Kind) -> Option<ProbeOutcome> {
     let started = summary.started;
     match kind {
-        Kind::Startup => started.then_some(Outcome::Success),
-        Kind::Readiness if summary.ready => Some(Outcome::Success),
+        Kind::Startup => started.then_some(ProbeOutcome::Success),
+        Kind::Readiness if summary.ready => Some(ProbeOutcome::Success),
         // That it failed is known of one that had started.
-        Kind::Readiness => started.then_some(Outcome::Failure),
+        Kind::Readiness => started.then_some(ProbeOutcome::Failure),
         Kind::Liveness => None,
     }
 }

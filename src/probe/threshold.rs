@@ -31,7 +31,7 @@ impl Kind {
 
 /// What one run found, and what follows from many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub(crate) enum Outcome {
+pub(crate) enum ProbeOutcome {
     /// All is well.
     Success,
     /// It is not.
@@ -50,28 +50,28 @@ pub(crate) struct Thresholds {
 /// The results of one probe so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
-    verdict: Option<Outcome>,
-    last: Option<Outcome>,
+    verdict: Option<ProbeOutcome>,
+    last: Option<ProbeOutcome>,
     in_a_row: u32,
 }
 
 /// What a result changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum ProbeChange {
     /// Nothing that others need to know.
     None,
     /// The verdict, to this.
-    Verdict(Outcome),
+    Verdict(ProbeOutcome),
 }
 
 impl Tally {
     /// Begins with the verdict that an earlier agent came to, if it did.
-    pub(crate) fn knowing(verdict: Option<Outcome>) -> Self {
+    pub(crate) fn knowing(verdict: Option<ProbeOutcome>) -> Self {
         Self { verdict, ..Self::default() }
     }
 
     /// The verdict, once there is one.
-    pub(crate) fn verdict(&self) -> Option<Outcome> {
+    pub(crate) fn verdict(&self) -> Option<ProbeOutcome> {
         self.verdict
     }
 
@@ -84,34 +84,34 @@ impl Tally {
     pub(crate) fn is_settled(&self, kind: Kind) -> bool {
         match kind {
             Kind::Startup => self.verdict.is_some(),
-            Kind::Liveness => self.verdict == Some(Outcome::Failure),
+            Kind::Liveness => self.verdict == Some(ProbeOutcome::Failure),
             Kind::Readiness => false,
         }
     }
 
     /// Takes in one result.
-    pub(crate) fn note(&mut self, thresholds: Thresholds, outcome: Outcome) -> Change {
+    pub(crate) fn note(&mut self, thresholds: Thresholds, outcome: ProbeOutcome) -> ProbeChange {
         self.in_a_row = if self.last == Some(outcome) { self.in_a_row.saturating_add(1) } else { 1 };
         self.last = Some(outcome);
         let enough = match outcome {
-            Outcome::Success => thresholds.success,
-            Outcome::Failure => thresholds.failure,
+            ProbeOutcome::Success => thresholds.success,
+            ProbeOutcome::Failure => thresholds.failure,
         };
         if self.in_a_row < enough || self.verdict == Some(outcome) {
-            return Change::None;
+            return ProbeChange::None;
         }
         self.verdict = Some(outcome);
-        Change::Verdict(outcome)
+        ProbeChange::Verdict(outcome)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Outcome::{Failure, Success};
+    use ProbeOutcome::{Failure, Success};
 
     /// `+` and `-` are results; the verdict after each, `?` for none, in capitals where it changed.
-    fn verdicts(known: Option<Outcome>, success: u32, failure: u32, results: &str) -> String {
+    fn verdicts(known: Option<ProbeOutcome>, success: u32, failure: u32, results: &str) -> String {
         let mut tally = Tally::knowing(known);
         let letter = |result: char| {
             let outcome = if result == '+' { Success } else { Failure };
@@ -121,7 +121,7 @@ mod tests {
                 Some(Success) => 's',
                 Some(Failure) => 'f',
             };
-            if change == Change::None { letter } else { letter.to_ascii_uppercase() }
+            if change == ProbeChange::None { letter } else { letter.to_ascii_uppercase() }
         };
         results.chars().map(letter).collect()
     }

@@ -20,7 +20,7 @@ pub mod events;
 mod handlers;
 pub mod proto;
 
-pub use client::{CriClient, Observer, Timeouts};
+pub use client::{CallObserver, CriClient, Timeouts};
 pub use endpoint::Endpoint;
 pub use error::{CriError, ErrorClass};
 pub use events::TaskExits;

@@ -45,13 +45,13 @@ pub(crate) struct Images {
     per_image: PermitsByName,
     /// Pulls of all images; none for no limit.
     all_pulls: Option<PriorityLimiter>,
-    fallback: Fallback,
+    fallback: PullFallback,
     credentials: Credentials,
 }
 
 /// What becomes of a container whose image is to be pulled always, when no registry can be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fallback {
+pub(crate) enum PullFallback {
     /// It waits, as with kubelet.
     Never,
     /// It runs the image that is present, if one is.
@@ -64,7 +64,7 @@ pub(crate) struct PullSettings {
     /// How many images may be pulled at a time; none for no limit.
     pub width: Option<usize>,
     /// What to do without a registry.
-    pub fallback: Fallback,
+    pub fallback: PullFallback,
     /// Where docker's files are looked for first: the agent's root directory.
     pub root_dir: PathBuf,
     /// The plugins.
@@ -224,7 +224,7 @@ impl Images {
             Err(errors) => errors,
         };
         let waiting = reason::failed_pull(written, &errors, &known.complaints);
-        if self.fallback == Fallback::Present
+        if self.fallback == PullFallback::Present
             && reason::is_unreachable(&errors)
             && let Some(found) = self.find_image(None, reference).await?
         {

@@ -11,7 +11,7 @@ use crate::host::termination_message;
 use crate::host::volume::absolute;
 use crate::pod::hook::Hook;
 use crate::pod::observed::{Container, ContainerState, Exit, Observed, Sandbox};
-use crate::pod::termination_message::{Fallback, joined};
+use crate::pod::termination_message::{MessageFallback, joined};
 use crate::pod::{ConfigHash, ContainerId, PodName, PodUid, SandboxId, keys, signal};
 use crate::runtime::cri::proto::{
     self, ContainerFilter, ContainerState as CriState, PodSandboxFilter, PodSandboxState,
@@ -21,22 +21,22 @@ use crate::runtime::cri::{CriError, ErrorClass};
 /// What was seen before: a status is asked for once per state.
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
-    sandboxes: Remembered<Sandbox>,
-    containers: Remembered<Container>,
+    sandboxes: RememberedDetails<Sandbox>,
+    containers: RememberedDetails<Container>,
 }
 
 /// Each with the state that the runtime listed it in. A list: a worker keeps one at rest, and a map takes four times the
 /// memory for the one or two entries that most have.
 #[derive(Debug)]
-struct Remembered<T>(Vec<(i32, T)>);
+struct RememberedDetails<T>(Vec<(i32, T)>);
 
-impl<T> Default for Remembered<T> {
+impl<T> Default for RememberedDetails<T> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<T: HasId> Remembered<T> {
+impl<T: HasId> RememberedDetails<T> {
     /// Takes out the one with this id, if it was in this state.
     fn take(&mut self, id: &str, state: i32) -> Option<T> {
         let at = self.0.iter().position(|(_, one)| one.id() == id)?;
@@ -286,7 +286,7 @@ fn pre_stop(handler: &str, ports: Option<&String>, container: &str) -> Option<Ho
 async fn closing_message(status: &mut proto::ContainerStatus) -> String {
     let annotation = |key: &str| status.annotations.get(key).map_or("", String::as_str);
     let policy = annotation(keys::TERMINATION_MESSAGE_POLICY);
-    let fallback = Fallback::by_policy(policy, status.exit_code, &status.reason);
+    let fallback = MessageFallback::by_policy(policy, status.exit_code, &status.reason);
     let path = annotation(keys::TERMINATION_MESSAGE_PATH);
     let mount = status.mounts.iter().find(|mount| !path.is_empty() && mount.container_path == absolute(path));
     let file = mount.map(|mount| PathBuf::from(&mount.host_path));
@@ -321,7 +321,7 @@ mod tests {
             crashes,
             ..container("main", ContainerState::Created)
         };
-        let mut cache = Remembered::default();
+        let mut cache = RememberedDetails::default();
         cache.insert(0, named("a", 1));
         cache.insert(1, named("b", 1));
         cache.insert(1, named("a", 2));

@@ -38,7 +38,7 @@ const RETRY: Duration = Duration::from_millis(500);
 
 /// Watches the runtime until the inbox is closed. `relist` is the period of the slow relist.
 pub(crate) async fn run_pleg(cri: CriClient, endpoint: String, handles: Handles, relist: Duration) {
-    let mut watch = Watch { cri, endpoint, handles, period: relist, has_events: true, was_up: None };
+    let mut watch = RuntimeWatch { cri, endpoint, handles, period: relist, has_events: true, was_up: None };
     while !watch.handles.inbox.is_closed() {
         let error = watch.follow().await;
         let away = matches!(error.class, ErrorClass::Unavailable | ErrorClass::Timeout);
@@ -54,7 +54,7 @@ pub(crate) async fn run_pleg(cri: CriClient, endpoint: String, handles: Handles,
     }
 }
 
-struct Watch {
+struct RuntimeWatch {
     cri: CriClient,
     endpoint: String,
     handles: Handles,
@@ -63,7 +63,7 @@ struct Watch {
     was_up: Option<bool>,
 }
 
-impl Watch {
+impl RuntimeWatch {
     /// Passes on exits and lists until one of them fails.
     async fn follow(&mut self) -> CriError {
         let (cri, handles, has_events) = (self.cri.clone(), self.handles.clone(), self.has_events);

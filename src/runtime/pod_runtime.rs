@@ -21,7 +21,7 @@ use crate::pod::object::PodObjects;
 use crate::pod::observed::{Observed, Sandbox};
 use crate::pod::{ContainerId, Pod, PodName, PodUid, SandboxId};
 use crate::probe::check::Check;
-use crate::probe::schedule::{Key, Ran};
+use crate::probe::schedule::{ProbeKey, Ran};
 use crate::probe::target::ProbeHost;
 
 /// The future of a call. Boxed: an idle worker must not hold the large future.
@@ -175,7 +175,7 @@ pub(crate) trait ProbeRunner: Debug + Send + Sync {
     /// Runs what a probe does, for no longer than its `timeout`.
     fn run_probe<'a>(
         &'a self,
-        key: &'a Key,
+        key: &'a ProbeKey,
         check: &'a Check,
         place: &'a ProbeHost,
         timeout: Duration,

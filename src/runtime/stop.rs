@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use futures_lite::future;
-use smol::Timer;
-
 use super::{Runtime, StepError};
 use crate::host::files;
 use crate::plan::{RemoveContainer, Signalling};
 use crate::pod::{ContainerId, PodName};
 use crate::runtime::cri::{CriError, ErrorClass};
+use crate::time::within::within;
 
 /// How long a call that waits for an end may take, beyond the time that it is given.
 const SLACK: Duration = Duration::from_secs(60);
@@ -47,14 +45,11 @@ impl Runtime {
 
     /// Waits until a container has ended, or the time is over.
     async fn await_end(&self, id: &ContainerId, time: Duration) -> Result<(), CriError> {
-        let late = async {
-            Timer::after(time).await;
-            Ok(())
-        };
-        future::or(self.cri.wait_task(id, time.saturating_add(SLACK)), late).await
+        within(time, self.cri.wait_task(id, time.saturating_add(SLACK))).await.unwrap_or(Ok(()))
     }
 
-    /// Removes a dead container, its log with the link to it, and its termination message.
+    /// Removes a dead container, and its log with the link to it. The file of its termination message is there for its
+    /// successors.
     ///
     /// # Errors
     /// When the runtime refuses, or the log cannot be removed.
@@ -73,12 +68,7 @@ impl Runtime {
         }
         let log = self.node.dirs.log(name, &container.uid, &container.name, container.attempt);
         let link = self.node.dirs.log_link(name, &container.name, &container.id);
-        let message = self.node.dirs.termination_message(&container.uid, &container.name, container.attempt);
-        smol::unblock(move || {
-            files::remove_log(&log, &link)?;
-            Ok(files::remove_file(&message)?)
-        })
-        .await
+        Ok(smol::unblock(move || files::remove_log(&log, &link)).await?)
     }
 
     /// Ends a task of a container that is dead to CRI, and which CRI therefore does not end.

@@ -8,19 +8,19 @@ use std::iter;
 use crate::pod::Source;
 use crate::pod::state::ContainerSummary;
 use crate::status::metrics::Metrics;
-use crate::status::metrics::exposition::{Kind, Page};
+use crate::status::metrics::exposition::{FamilyKind, Page};
 use crate::status::metrics::process::Process;
 use crate::sync::view::{Outcome, RuntimeState, View};
 
 /// The page, in Prometheus' text format.
 pub(crate) fn render(view: &View, metrics: &Metrics, process: &Process) -> String {
     let mut page = Page::default();
-    page.family("rkubelet_build_info", Kind::Gauge, "The agent's version. The value is always 1.");
+    page.family("rkubelet_build_info", FamilyKind::Gauge, "The agent's version. The value is always 1.");
     page.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1.0);
     metrics.render(&mut page);
     render_pods(&mut page, view);
     render_manifests(&mut page, view);
-    page.family("rkubelet_runtime_up", Kind::Gauge, "1 while the container runtime answers.");
+    page.family("rkubelet_runtime_up", FamilyKind::Gauge, "1 while the container runtime answers.");
     page.sample(&[], if view.runtime == RuntimeState::Up { 1.0 } else { 0.0 });
     process.render(&mut page);
     page.into_text()
@@ -29,12 +29,16 @@ pub(crate) fn render(view: &View, metrics: &Metrics, process: &Process) -> Strin
 fn render_pods(page: &mut Page, view: &View) {
     let from_api = count(view.pods.values(), |pod| pod.pod.source == Source::Api);
     let from_manifests = count(view.pods.values(), |pod| pod.pod.source != Source::Api);
-    page.family("kubelet_desired_pods", Kind::Gauge, "Pods that should run here; static is true or empty.");
+    page.family(
+        "kubelet_desired_pods",
+        FamilyKind::Gauge,
+        "Pods that should run here; static is true or empty.",
+    );
     page.sample(&[("static", "")], from_api);
     page.sample(&[("static", "true")], from_manifests);
-    page.family("kubelet_running_pods", Kind::Gauge, "Pods that have a running sandbox.");
+    page.family("kubelet_running_pods", FamilyKind::Gauge, "Pods that have a running sandbox.");
     page.sample(&[], count(view.pods.values(), |pod| pod.running));
-    page.family("kubelet_running_containers", Kind::Gauge, "Containers by state.");
+    page.family("kubelet_running_containers", FamilyKind::Gauge, "Containers by state.");
     let containers =
         || view.pods.values().flat_map(|pod| &pod.state).flat_map(|state| state.all_containers());
     page.sample(&[("container_state", "exited")], count(containers(), is_exited));
@@ -51,7 +55,7 @@ fn is_exited(container: &ContainerSummary) -> bool {
 }
 
 fn render_manifests(page: &mut Page, view: &View) {
-    page.family("rkubelet_manifests", Kind::Gauge, "Documents by source and by what became of them.");
+    page.family("rkubelet_manifests", FamilyKind::Gauge, "Documents by source and by what became of them.");
     // The local sources always have their lines, so that an alert on refusals has a zero to start from.
     let api = view.verdicts.iter().any(|verdict| verdict.source == Source::Api).then_some(Source::Api);
     for source in [Source::File, Source::Http].into_iter().chain(api) {
@@ -62,7 +66,7 @@ fn render_manifests(page: &mut Page, view: &View) {
     }
     page.family(
         "rkubelet_manifest_warnings",
-        Kind::Gauge,
+        FamilyKind::Gauge,
         "Fields of accepted manifests that are not honoured.",
     );
     for source in [Source::File, Source::Http].into_iter().chain(api) {

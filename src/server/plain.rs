@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use super::Endpoints;
 use super::message::{read_head, write_response};
 use super::router::{Method, Port};
-use slots::{Slot, Slots};
+use slots::{ConnectionSlot, Slots};
 
 /// How long a client may take to send the head of its request.
 const READ_WITHIN: Duration = Duration::from_secs(3);
@@ -135,7 +135,7 @@ fn run_plain(listener: &TcpListener, endpoints: &Arc<Endpoints>, stop: &AtomicBo
 }
 
 /// One request and its response.
-fn serve(stream: &TcpStream, slot: &Slot, endpoints: &Endpoints) -> io::Result<()> {
+fn serve(stream: &TcpStream, slot: &ConnectionSlot, endpoints: &Endpoints) -> io::Result<()> {
     let head = read_head(&mut Timed::new(stream, READ_WITHIN));
     slot.set_idle(false);
     let (method, response) = match head {

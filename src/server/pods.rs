@@ -10,7 +10,7 @@ use serde::ser::{Error as _, SerializeMap, SerializeSeq, Serializer};
 use serde_json::{Map, Value};
 
 use crate::pod::Pod;
-use crate::status::pod_status::pod_status;
+use crate::status::pod_status::{pod_status, waiting_status};
 use crate::sync::view::View;
 
 /// The list, as JSON.
@@ -22,7 +22,7 @@ struct PodList<'a>(&'a View);
 
 struct Items<'a>(&'a View);
 
-struct Item<'a>(&'a Pod, PodStatus);
+struct ServedPod<'a>(&'a Pod, PodStatus);
 
 impl Serialize for PodList<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -39,13 +39,17 @@ impl Serialize for Items<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut items = serializer.serialize_seq(Some(self.0.pods.len()))?;
         for pod in self.0.pods.values() {
-            items.serialize_element(&Item(&pod.pod, pod_status(&pod.pod, pod.state.as_deref())))?;
+            let status = match (&pod.state, &pod.waits) {
+                (None, Some(waits)) => waiting_status(waits),
+                (state, _) => pod_status(&pod.pod, state.as_deref()),
+            };
+            items.serialize_element(&ServedPod(&pod.pod, status))?;
         }
         items.end()
     }
 }
 
-impl Serialize for Item<'_> {
+impl Serialize for ServedPod<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let json = |part: Result<Value, serde_json::Error>| part.map_err(S::Error::custom);
         let mut metadata = json(serde_json::to_value(&self.0.metadata))?;
@@ -135,7 +139,7 @@ pub(crate) mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::plan::checkpoint::Instance;
+    use crate::plan::checkpoint::InstanceRecord;
     use crate::pod::state::PodState;
     use crate::pod::{ConfigHash, PodName, PodUid, Source};
     use crate::sync::view::PodView;
@@ -159,7 +163,7 @@ pub(crate) mod tests {
     /// The state that a served status was made of; the old form of checkpoints is a status.
     fn state(status: &Value) -> Arc<PodState> {
         let instance = json!({"uid": "u", "hash": "h", "source": "File", "life": "Open", "status": status});
-        serde_json::from_value::<Instance>(instance).unwrap().state
+        serde_json::from_value::<InstanceRecord>(instance).unwrap().state
     }
 
     /// The view of an agent that runs kubelet's five pods.
@@ -168,7 +172,10 @@ pub(crate) mod tests {
         let pods = list["items"].as_array().unwrap().iter().map(|item| {
             let served: k8s::Pod = serde_json::from_value(item.clone()).unwrap();
             let pod = Arc::new(pod(served.metadata, served.spec.unwrap()));
-            (pod.name.clone(), PodView { pod, state: Some(state(&item["status"])), running: true })
+            (
+                pod.name.clone(),
+                PodView { pod, state: Some(state(&item["status"])), running: true, waits: None },
+            )
         });
         View { pods: pods.collect(), ..View::default() }
     }
@@ -240,7 +247,7 @@ pub(crate) mod tests {
             ]),
             ..Default::default()
         };
-        let item = serde_json::to_value(Item(&pod(metadata, spec), status)).unwrap();
+        let item = serde_json::to_value(ServedPod(&pod(metadata, spec), status)).unwrap();
         let expected = json!({
             "metadata": {"name": "a-n", "namespace": "default"},
             "spec": {

@@ -1,9 +1,9 @@
 //! From a request to its response.
 //!
 //! Owns the table of paths. Invariant: pure; what must be looked up outside (health, the process) is a
-//! function in [`State`], called only by the paths that need it. Must not: know a transport.
+//! function in [`ServerState`], called only by the paths that need it. Must not: know a transport.
 
-use crate::probe::schedule::Report;
+use crate::probe::schedule::ProbeReport;
 use crate::status::events::EventList;
 use crate::status::metrics::process::Process;
 use crate::status::metrics::{Metrics, exposition};
@@ -67,7 +67,7 @@ impl Response {
 
 /// What a response can be made of, at the moment of the request.
 #[derive(Clone, Copy)]
-pub(crate) struct State<'a> {
+pub(crate) struct ServerState<'a> {
     /// The port that was asked.
     pub port: Port,
     /// The newest view.
@@ -75,7 +75,7 @@ pub(crate) struct State<'a> {
     /// Asks the sync loop; may wait for some seconds.
     pub health: &'a dyn Fn() -> Result<(), String>,
     /// Reads what is known of every probe.
-    pub probes: &'a dyn Fn() -> Vec<Report>,
+    pub probes: &'a dyn Fn() -> Vec<ProbeReport>,
     /// Reads the newest events.
     pub events: &'a dyn Fn() -> EventList,
     /// The counters.
@@ -86,7 +86,7 @@ pub(crate) struct State<'a> {
 
 /// What is found under a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Endpoint {
+enum ServedPath {
     Ping,
     Health,
     Pods,
@@ -96,21 +96,21 @@ enum Endpoint {
     Metrics,
 }
 
-fn endpoint(port: Port, path: &str) -> Option<Endpoint> {
+fn endpoint(port: Port, path: &str) -> Option<ServedPath> {
     match (port, path) {
-        (_, "/healthz" | "/healthz/syncloop") => Some(Endpoint::Health),
-        (_, "/healthz/ping") => Some(Endpoint::Ping),
-        (Port::ReadOnly, "/pods" | "/pods/") => Some(Endpoint::Pods),
-        (Port::ReadOnly, "/verdicts") => Some(Endpoint::Verdicts),
-        (Port::ReadOnly, "/probes") => Some(Endpoint::Probes),
-        (Port::ReadOnly, "/events") => Some(Endpoint::Events),
-        (Port::ReadOnly, "/metrics") => Some(Endpoint::Metrics),
+        (_, "/healthz" | "/healthz/syncloop") => Some(ServedPath::Health),
+        (_, "/healthz/ping") => Some(ServedPath::Ping),
+        (Port::ReadOnly, "/pods" | "/pods/") => Some(ServedPath::Pods),
+        (Port::ReadOnly, "/verdicts") => Some(ServedPath::Verdicts),
+        (Port::ReadOnly, "/probes") => Some(ServedPath::Probes),
+        (Port::ReadOnly, "/events") => Some(ServedPath::Events),
+        (Port::ReadOnly, "/metrics") => Some(ServedPath::Metrics),
         _ => None,
     }
 }
 
 /// The response to `request`.
-pub(crate) fn route(request: &Request<'_>, state: &State<'_>) -> Response {
+pub(crate) fn route(request: &Request<'_>, state: &ServerState<'_>) -> Response {
     let Some(endpoint) = endpoint(state.port, request.path) else {
         return Response::text(404, "404 page not found\n");
     };
@@ -118,16 +118,16 @@ pub(crate) fn route(request: &Request<'_>, state: &State<'_>) -> Response {
         return Response::text(405, "405 method not allowed\n");
     }
     match endpoint {
-        Endpoint::Ping => Response::text(200, "ok"),
-        Endpoint::Health => match (state.health)() {
+        ServedPath::Ping => Response::text(200, "ok"),
+        ServedPath::Health => match (state.health)() {
             Ok(()) => Response::text(200, "ok"),
             Err(reason) => Response::text(500, format!("syncloop: {reason}\n")),
         },
-        Endpoint::Pods => json("the list of pods", pods::render(state.view)),
-        Endpoint::Verdicts => json("the verdicts", to_json(&state.view.verdicts)),
-        Endpoint::Probes => json("the probes", serde_json::to_vec(&(state.probes)())),
-        Endpoint::Events => json("the events", serde_json::to_vec(&(state.events)())),
-        Endpoint::Metrics => {
+        ServedPath::Pods => json("the list of pods", pods::render(state.view)),
+        ServedPath::Verdicts => json("the verdicts", to_json(&state.view.verdicts)),
+        ServedPath::Probes => json("the probes", serde_json::to_vec(&(state.probes)())),
+        ServedPath::Events => json("the events", serde_json::to_vec(&(state.events)())),
+        ServedPath::Metrics => {
             let page = metrics_page::render(state.view, state.metrics, &(state.process)());
             Response { status: 200, content_type: exposition::CONTENT_TYPE, body: page.into_bytes() }
         }
@@ -160,7 +160,7 @@ mod tests {
             Process::default()
         };
         let (view, metrics) = (View::default(), Metrics::default());
-        let state = State {
+        let state = ServerState {
             port,
             view: &view,
             health: &check,

@@ -1,6 +1,7 @@
 //! Which manifest has which pod name, UID and object: each belongs to one. Pure.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::sync::Arc;
 
 use crate::pod::object::{Object, Subject};
@@ -8,18 +9,18 @@ use crate::pod::{Finding, Pod, PodUid};
 
 /// The names and UIDs that are taken; two pods with one UID would share their directories. `O` says by whom.
 #[derive(Debug)]
-pub(super) struct Claims<O> {
+pub(crate) struct Claims<O> {
     names: BTreeMap<Subject, O>,
     uids: BTreeMap<PodUid, O>,
 }
 
 /// What a manifest holds.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Claimed<'a> {
+pub(crate) struct Claimed<'a> {
     /// Its pod.
-    pub(super) pod: Option<&'a Pod>,
+    pub(crate) pod: Option<&'a Pod>,
     /// Its ConfigMaps and Secrets.
-    pub(super) objects: &'a [Arc<Object>],
+    pub(crate) objects: &'a [Arc<Object>],
 }
 
 impl<'a> Claimed<'a> {
@@ -30,11 +31,16 @@ impl<'a> Claimed<'a> {
     }
 }
 
+impl<'a> From<&'a Pod> for Claimed<'a> {
+    fn from(pod: &'a Pod) -> Self {
+        Self { pod: Some(pod), objects: &[] }
+    }
+}
+
 /// Somebody else has the name or the UID.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Clash<'a, O> {
-    field: &'static str,
-    what: String,
+    taken: OwnedField,
     /// Who has it.
     pub(super) owner: &'a O,
 }
@@ -48,30 +54,29 @@ impl<O> Default for Claims<O> {
 impl<O: Clone + PartialEq> Claims<O> {
     /// Takes all names and the UID of a manifest, if all are free.
     pub(super) fn claim(&mut self, claimed: Claimed<'_>, owner: &O) -> bool {
-        let uid = claimed.pod.map(|pod| &pod.uid);
-        let free = claimed.subjects().all(|subject| !self.names.contains_key(&subject))
-            && uid.is_none_or(|uid| !self.uids.contains_key(uid));
-        if free {
+        let is_free = self.find(claimed, |_| true).is_none();
+        if is_free {
             self.names.extend(claimed.subjects().map(|subject| (subject, owner.clone())));
-            self.uids.extend(uid.map(|uid| (uid.clone(), owner.clone())));
+            self.uids.extend(claimed.pod.map(|pod| (pod.uid.clone(), owner.clone())));
         }
-        free
+        is_free
     }
 
     /// What of a manifest of `claimant`'s belongs to somebody else.
     pub(super) fn clash(&self, claimed: Claimed<'_>, claimant: &O) -> Option<Clash<'_, O>> {
-        for subject in claimed.subjects() {
-            if let Some(owner) = self.names.get(&subject).filter(|owner| *owner != claimant) {
-                let what = match subject {
-                    Subject::Pod(name) => format!("pod {name}"),
-                    Subject::Object(key) => key.to_string(),
-                };
-                return Some(Clash { field: "metadata.name", what, owner });
-            }
-        }
-        let uid = &claimed.pod?.uid;
-        let owner = self.uids.get(uid).filter(|owner| *owner != claimant)?;
-        Some(Clash { field: "metadata.uid", what: format!("UID {uid}"), owner })
+        self.find(claimed, |owner| owner != claimant)
+    }
+
+    fn find(&self, claimed: Claimed<'_>, matters: impl Fn(&O) -> bool) -> Option<Clash<'_, O>> {
+        let name = claimed.subjects().find_map(|subject| {
+            let owner = self.names.get(&subject).filter(|owner| matters(owner))?;
+            Some(Clash { taken: OwnedField::Name(subject), owner })
+        });
+        name.or_else(|| {
+            let uid = &claimed.pod?.uid;
+            let owner = self.uids.get(uid).filter(|owner| matters(owner))?;
+            Some(Clash { taken: OwnedField::Uid(uid.clone()), owner })
+        })
     }
 
     /// Somebody has this.
@@ -80,10 +85,47 @@ impl<O: Clone + PartialEq> Claims<O> {
     }
 }
 
+impl<O: Clone + PartialEq + Display> Claims<O> {
+    /// Takes all names and the UID of a manifest for `owner`, or says who has them: nobody may claim twice.
+    pub(crate) fn claim_or_refuse<'a>(
+        &mut self,
+        claimed: impl Into<Claimed<'a>>,
+        owner: &O,
+    ) -> Result<(), Finding> {
+        let claimed = claimed.into();
+        if let Some(clash) = self.find(claimed, |_| true) {
+            return Err(clash.finding(clash.owner));
+        }
+        self.claim(claimed, owner);
+        Ok(())
+    }
+}
+
 impl<O> Clash<'_, O> {
     /// Why the newcomer is refused; `owner` is the one who has it, in words.
-    pub(super) fn finding(&self, owner: impl std::fmt::Display) -> Finding {
-        Finding::new(self.field, format!("{} is already defined by {owner}", self.what))
+    pub(super) fn finding(&self, owner: impl Display) -> Finding {
+        self.taken.finding(owner)
+    }
+}
+
+/// What belongs to one manifest alone.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum OwnedField {
+    /// The name of a pod or an object.
+    Name(Subject),
+    /// A pod's UID.
+    Uid(PodUid),
+}
+
+impl OwnedField {
+    /// Why a newcomer is refused; `owner` is the one who has it, in words.
+    pub(super) fn finding(&self, owner: impl Display) -> Finding {
+        let (field, what) = match self {
+            Self::Name(Subject::Pod(name)) => ("metadata.name", format!("pod {name}")),
+            Self::Name(Subject::Object(key)) => ("metadata.name", key.to_string()),
+            Self::Uid(uid) => ("metadata.uid", format!("UID {uid}")),
+        };
+        Finding::new(field, format!("{what} is already defined by {owner}"))
     }
 }
 
@@ -94,15 +136,11 @@ mod tests {
     use crate::pod::object::testing::object;
     use crate::pod::testing::pod;
 
-    fn of(pod: &Pod) -> Claimed<'_> {
-        Claimed { pod: Some(pod), objects: &[] }
-    }
-
     #[test]
     fn a_name_and_a_uid_have_one_owner() {
         let with = |name: &str, uid: &str| Pod { uid: PodUid(uid.into()), ..pod(name, "1") };
         let mut claims = Claims::default();
-        assert!(claims.claim(of(&with("a", "1")), &"first"));
+        assert!(claims.claim((&with("a", "1")).into(), &"first"));
         let cases = [
             ("the owner again", with("a", "1"), "first", None),
             (
@@ -116,12 +154,21 @@ mod tests {
             ("neither", with("b", "2"), "second", None),
         ];
         for (name, pod, claimant, expect) in cases {
-            let clash = claims.clash(of(&pod), &claimant).map(|clash| clash.finding("x").to_string());
+            let clash = claims.clash((&pod).into(), &claimant).map(|clash| clash.finding("x").to_string());
             assert_eq!(clash.is_some(), expect.is_some(), "{name}: {clash:?}");
             assert!(clash.unwrap_or_default().starts_with(expect.unwrap_or_default()), "{name}");
         }
         let other = with("b", "1");
-        assert!(!claims.claim(of(&other), &"second") && !claims.has(&other.name.clone().into()));
+        assert!(!claims.claim((&other).into(), &"second") && !claims.has(&other.name.clone().into()));
+        let again = claims.claim_or_refuse(&with("a", "1"), &"first").unwrap_err();
+        assert_eq!(again.to_string(), "metadata.name: pod default/a is already defined by first");
+        assert_eq!(claims.claim_or_refuse(&with("b", "2"), &"second"), Ok(()));
+        assert!(claims.claim_or_refuse(&with("c", "2"), &"third").is_err());
+    }
+
+    #[test]
+    fn objects_are_claimed_with_their_file() {
+        let mut claims = Claims::default();
         let objects = [object(ObjectKind::Secret, "s", &[]), object(ObjectKind::ConfigMap, "s", &[])];
         assert!(claims.claim(Claimed { pod: None, objects: &objects[..1] }, &"third"));
         let both = Claimed { pod: None, objects: &objects };

@@ -36,10 +36,10 @@ use crate::sync::message::Event;
 use crate::sync::view::{Outcome, Verdict};
 use crate::text::chain;
 use fetch::{Body, FetchError, Fetched, Taken, fetch};
-use judge::{Change, Failure, Judge, Judged, Reading};
+use judge::{Judged, UrlChange, UrlFailure, UrlJudge, UrlReading};
 use keep::{Kept, origin};
 use network::Network;
-use pace::{Ended, Next, next};
+use pace::{Ended, NextRequest, next};
 
 /// The least time between two requests however often the network changes: an eighth of the delay, within these bounds.
 const MIN_INTERVAL: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(5);
@@ -85,7 +85,7 @@ impl HttpSource {
 /// Polls until the inbox is closed.
 pub(crate) async fn run_http(source: HttpSource, client: Client, inbox: Sender<Event>) {
     let (period, url) = (source.period, source.url.clone());
-    let mut state = smol::unblock(move || State::load(source)).await;
+    let mut state = smol::unblock(move || UrlState::load(source)).await;
     if let Ok(Some(proxy)) = state.source.proxies.choose(&url) {
         info!(%url, %proxy, "the URL is asked through a proxy");
     }
@@ -115,17 +115,17 @@ pub(crate) async fn run_http(source: HttpSource, client: Client, inbox: Sender<E
                 failures = 0;
                 Ended::Well
             }
-            Some(Failure { cause, .. }) => {
+            Some(UrlFailure { cause, .. }) => {
                 failures += 1;
                 Ended::Failed { times: failures, cause }
             }
         };
         match next(period, ended, fastrand::f64()) {
-            Next::After(delay) => {
+            NextRequest::After(delay) => {
                 network = None;
                 Timer::after(delay).await;
             }
-            Next::AfterOrNetwork(delay) => {
+            NextRequest::AfterOrNetwork(delay) => {
                 // Kept open over the requests in between: a change during one shortens the wait for the next.
                 network = network.or_else(|| Network::open().ok());
                 wait(delay, asked, network.as_ref()).await;
@@ -155,9 +155,9 @@ async fn wait(delay: Duration, asked: Instant, network: Option<&Network>) {
 }
 
 /// What is carried from one request to the next.
-struct State {
+struct UrlState {
     source: HttpSource,
-    judge: Judge,
+    judge: UrlJudge,
     kept: Kept,
     /// The contents that were taken last.
     taken: Taken,
@@ -167,7 +167,7 @@ struct State {
     unvouched: Unvouched,
 }
 
-impl State {
+impl UrlState {
     /// Reads what an earlier agent left. Blocking.
     fn load(source: HttpSource) -> Self {
         let key = source.read_key();
@@ -179,7 +179,7 @@ impl State {
         let origin = origin(&source.node_name, source.strict, source.kubelet_strict);
         let (kept, held, objects) =
             Kept::load(source.store.clone(), &source.url.without_credentials(), &origin, trusted);
-        let judge = Judge::new(source.url.to_string(), held, objects);
+        let judge = UrlJudge::new(source.url.to_string(), held, objects);
         Self { source, judge, kept, taken: Taken::default(), sha256: None, unvouched: Unvouched::default() }
     }
 
@@ -187,7 +187,7 @@ impl State {
     fn take_in(mut self, fetched: Result<Fetched, FetchError>) -> (Self, Judged) {
         let mut judged = match fetched {
             Err(error) => self.fail(&error, error.cause()),
-            Ok(Fetched::Same) => self.judge.apply(Reading::Same),
+            Ok(Fetched::Same) => self.judge.apply(UrlReading::Same),
             Ok(Fetched::Body(body)) => self.judge_body(*body),
         };
         if judged.failure.is_none() {
@@ -222,12 +222,14 @@ impl State {
         let signer = signed.as_ref().map(|(key, _)| key.to_string());
         let is_known = self.sha256.as_ref() == Some(&sha256);
         let reading = if is_known && self.taken.signer == signer {
-            Reading::Same
+            UrlReading::Same
         } else {
             let HttpSource { node_name, strict, kubelet_strict, .. } = &self.source;
             match decode_contents(&bytes, &origin(node_name, *strict, *kubelet_strict)) {
-                Ok(contents) => Reading::Items { contents, signer: signer.clone() },
-                Err(refusal) => Reading::Failed(Failure { reason: refusal.to_string(), cause: Cause::Other }),
+                Ok(contents) => UrlReading::Items { contents, signer: signer.clone() },
+                Err(refusal) => {
+                    UrlReading::Failed(UrlFailure { reason: refusal.to_string(), cause: Cause::Other })
+                }
             }
         };
         let judged = self.judge.apply(reading);
@@ -250,22 +252,22 @@ impl State {
     }
 
     fn fail(&mut self, error: &FetchError, cause: Cause) -> Judged {
-        self.judge.apply(Reading::Failed(Failure { reason: chain(error), cause }))
+        self.judge.apply(UrlReading::Failed(UrlFailure { reason: chain(error), cause }))
     }
 }
 
 /// Logs only on change.
-fn log(url: &Url, change: &Change) {
+fn log(url: &Url, change: &UrlChange) {
     match change {
-        Change::Failed(reason) => {
+        UrlChange::Failed(reason) => {
             warn!(%url, reason, "cannot take pods from the URL; what runs stays as it is");
         }
-        Change::Recovered => info!(%url, "taking pods from the URL again"),
-        Change::Removed(subject) => {
+        UrlChange::Recovered => info!(%url, "taking pods from the URL again"),
+        UrlChange::Removed(subject) => {
             let (pod, object) = (subject.pod().map(display), subject.object().map(display));
             info!(%url, pod, object, "manifest is gone");
         }
-        Change::Verdict(Verdict {
+        UrlChange::Verdict(Verdict {
             origin,
             document,
             item,
@@ -278,7 +280,9 @@ fn log(url: &Url, change: &Change) {
                 warn!(origin, document, item, pod, object, "{warning}");
             }
         }
-        Change::Verdict(Verdict { origin, document, item, outcome: Outcome::Refused(refusal), .. }) => {
+        UrlChange::Verdict(Verdict {
+            origin, document, item, outcome: Outcome::Refused(refusal), ..
+        }) => {
             let (place, field) = (refusal.first.position, &refusal.first.field);
             let (line, column) = (place.map(|p| p.line), place.map(|p| p.column));
             let reason = refusal.reason();
@@ -288,7 +292,7 @@ fn log(url: &Url, change: &Change) {
             }
         }
         // These are found in the mux.
-        Change::Verdict(Verdict {
+        UrlChange::Verdict(Verdict {
             outcome: Outcome::Unchanged { .. } | Outcome::Shadowed { .. } | Outcome::Skipped { .. },
             ..
         }) => {}

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::signature::{PublicKey, SignatureError};
-use super::trust::{Role, WalkError, check, locate};
+use super::trust::{PathRole, WalkError, check, locate};
 
 /// A longer file is not a key.
 const MAX_KEY: usize = 4 << 10;
@@ -55,7 +55,8 @@ pub(super) fn read_key(path: &Path, own_uid: Option<u32>) -> Result<PublicKey, K
         WalkError::Distrusted(reason) => KeyError::Distrusted { reason },
     })?;
     let (bytes, metadata) = file.read(MAX_KEY).map_err(read_error)?;
-    check(&file.path, Role::File, &metadata, own_uid).map_err(|reason| KeyError::Distrusted { reason })?;
+    check(&file.path, PathRole::File, &metadata, own_uid)
+        .map_err(|reason| KeyError::Distrusted { reason })?;
     if bytes.len() > MAX_KEY {
         return Err(KeyError::TooLong { path: at() });
     }

@@ -11,7 +11,7 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-pub(super) use role::Role;
+pub(super) use role::PathRole;
 use role::distrust;
 pub(super) use walk::{Located, WalkError, locate, locate_in, names};
 
@@ -40,7 +40,7 @@ impl Trust {
 /// When it cannot be trusted: its path, mode and owner, and why.
 pub(super) fn check(
     path: &Path,
-    role: Role,
+    role: PathRole,
     metadata: &Metadata,
     own_uid: Option<u32>,
 ) -> Result<(), String> {

@@ -11,8 +11,8 @@ use jiff::Timestamp;
 use tracing::{info, warn};
 
 use crate::pod::{ContainerRef, PodName, PodUid};
-use ring::{Event, Ring};
 pub(crate) use ring::{EventList, EventType};
+use ring::{PodEvent, Ring};
 
 /// Who records events. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -41,7 +41,7 @@ impl Recorder {
             EventType::Warning => warn!(%pod, container, reason, "{message}"),
         }
         let (pod, uid, container) = (pod.clone(), uid.clone(), container.to_owned());
-        let event = Event { kind, pod, uid, which, container, reason, message: message.to_owned() };
+        let event = PodEvent { kind, pod, uid, which, container, reason, message: message.to_owned() };
         self.ring().note(event, Timestamp::now());
     }
 

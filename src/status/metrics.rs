@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use crate::pod::Source;
-use exposition::{Kind, Page};
+use exposition::{FamilyKind, Page};
 use probes::ProbeCounts;
 pub(crate) use probes::ProbeSeries;
 
@@ -134,26 +134,26 @@ impl Metrics {
 
     /// Writes every counter.
     pub(crate) fn render(&self, page: &mut Page) {
-        page.family("kubelet_node_name", Kind::Gauge, "The node's name. The count is always 1.");
+        page.family("kubelet_node_name", FamilyKind::Gauge, "The node's name. The count is always 1.");
         page.sample(&[("node", &self.node)], 1.0);
         let counts = self.lock();
         render_operations(page, &counts.operations);
-        page.family("rkubelet_manifest_refusals_total", Kind::Counter, "Documents refused, by source.");
+        page.family("rkubelet_manifest_refusals_total", FamilyKind::Counter, "Documents refused, by source.");
         // The local sources begin at zero, so that the first refusal is seen as one.
         for source in [Source::File, Source::Http] {
             page.sample(&[("source", source.as_str())], as_f64(*counts.refusals.get(&source).unwrap_or(&0)));
         }
-        page.family("kubelet_started_pods_total", Kind::Counter, "Pods started.");
+        page.family("kubelet_started_pods_total", FamilyKind::Counter, "Pods started.");
         page.sample(&[], as_f64(counts.pods.tried));
-        page.family("kubelet_started_pods_errors_total", Kind::Counter, "Errors when starting pods.");
+        page.family("kubelet_started_pods_errors_total", FamilyKind::Counter, "Errors when starting pods.");
         page.sample(&[], as_f64(counts.pods.failed));
-        page.family("kubelet_started_containers_total", Kind::Counter, "Containers started.");
+        page.family("kubelet_started_containers_total", FamilyKind::Counter, "Containers started.");
         for (kind, count) in &counts.containers {
             page.sample(&[("container_type", kind.as_str())], as_f64(*count));
         }
         page.family(
             "kubelet_started_containers_errors_total",
-            Kind::Counter,
+            FamilyKind::Counter,
             "Errors when starting containers.",
         );
         for ((code, kind), count) in &counts.container_errors {
@@ -169,13 +169,17 @@ impl Metrics {
 }
 
 fn render_operations(page: &mut Page, operations: &BTreeMap<&'static str, Operation>) {
-    page.family("kubelet_runtime_operations_total", Kind::Counter, "Runtime operations by operation type.");
+    page.family(
+        "kubelet_runtime_operations_total",
+        FamilyKind::Counter,
+        "Runtime operations by operation type.",
+    );
     for (name, operation) in operations {
         page.sample(&[("operation_type", name)], as_f64(operation.total));
     }
     page.family(
         "kubelet_runtime_operations_errors_total",
-        Kind::Counter,
+        FamilyKind::Counter,
         "Runtime operation errors by operation type.",
     );
     for (name, operation) in operations.iter().filter(|(_, operation)| operation.failed > 0) {
@@ -183,7 +187,7 @@ fn render_operations(page: &mut Page, operations: &BTreeMap<&'static str, Operat
     }
     page.family(
         "kubelet_runtime_operations_duration_seconds",
-        Kind::Histogram,
+        FamilyKind::Histogram,
         "Duration in seconds of runtime operations by operation type.",
     );
     for (name, operation) in operations {

@@ -19,10 +19,10 @@ use crate::pod::Pod;
 use crate::pod::observed::{Container, Observed, pod_ips};
 use crate::pod::state::{ContainerSummary, Phase, PodState, whole_second};
 use crate::probe::target::Verdicts;
-use container::Found;
+use container::ContainerFacts;
 
 pub(super) use conditions::condition_message;
-pub(super) use containers::{Containers, Role};
+pub(super) use containers::{ContainerRole, Containers};
 
 /// Computes the state of an instance; `previous` is the one that was computed last.
 pub(crate) fn pod_state(
@@ -80,8 +80,8 @@ fn summaries(
     let init = pod.spec.init_containers.as_deref().unwrap_or_default();
     let is_main = |c: &Container| pod.spec.containers.iter().any(|spec| spec.name == c.name);
     let main_was_created = observed.own(pod).any(is_main);
-    let summary = |spec: &ContainerSpec, role: Role, before: Option<&Vec<ContainerSummary>>| {
-        container::summarize(&Found {
+    let summary = |spec: &ContainerSpec, role: ContainerRole, before: Option<&Vec<ContainerSummary>>| {
+        container::summarize(&ContainerFacts {
             spec,
             role,
             containers: observed.containers_of(pod, &spec.name),
@@ -95,7 +95,7 @@ fn summaries(
     let init_before = previous.map(|previous| &previous.init_containers);
     let main_before = previous.map(|previous| &previous.containers);
     (
-        init.iter().map(|spec| summary(spec, Role::of_init(spec), init_before)).collect(),
-        pod.spec.containers.iter().map(|spec| summary(spec, Role::Main, main_before)).collect(),
+        init.iter().map(|spec| summary(spec, ContainerRole::of_init(spec), init_before)).collect(),
+        pod.spec.containers.iter().map(|spec| summary(spec, ContainerRole::Main, main_before)).collect(),
     )
 }

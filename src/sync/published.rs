@@ -10,10 +10,10 @@ use super::view::View;
 
 /// Where the newest [`View`] is found, and how its changes are awaited.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Published(Arc<Shared>);
+pub(crate) struct Published(Arc<PublishedState>);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct PublishedState {
     view: RwLock<Arc<View>>,
     /// One mailbox per watch, which holds a message if the view has changed.
     watches: Mutex<Vec<Sender<()>>>,
@@ -21,9 +21,9 @@ struct Shared {
 
 /// Waits for changes of the view. Changes that come while nobody waits count as one.
 #[derive(Debug)]
-pub(crate) struct Watch(Receiver<()>);
+pub(crate) struct ViewWatch(Receiver<()>);
 
-impl Watch {
+impl ViewWatch {
     /// Waits until the view has changed since the last call, or since the watch began.
     pub(crate) async fn changed(&mut self) {
         if self.0.recv().await.is_err() {
@@ -49,10 +49,10 @@ impl Published {
     }
 
     /// Watches for changes from now on.
-    pub(crate) fn watch(&self) -> Watch {
+    pub(crate) fn watch(&self) -> ViewWatch {
         let (watch, changes) = async_channel::bounded(1);
         self.0.watches.lock().unwrap_or_else(PoisonError::into_inner).push(watch);
-        Watch(changes)
+        ViewWatch(changes)
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) enum Command {
 #[derive(Debug)]
 pub(crate) struct SyncLoop {
     config: PodConfig,
-    workers: BTreeMap<PodName, Worker>,
+    workers: BTreeMap<PodName, WorkerEntry>,
     /// Pods whose start waits for other pods.
     held: BTreeSet<PodName>,
     /// What the node held when last listed, without its sandboxes and containers.
@@ -58,7 +58,7 @@ pub(crate) struct SyncLoop {
 
 /// What the loop knows of one worker.
 #[derive(Debug)]
-struct Worker {
+struct WorkerEntry {
     desired: Desired,
     /// The newest instance, for the view while it ends. Unknown for one that an earlier agent left.
     pod: Option<Arc<Pod>>,
@@ -71,13 +71,15 @@ struct Worker {
     holds: Holds,
     /// The ConfigMaps and Secrets that the wanted instance refers to.
     references: Box<[ObjectKey]>,
+    /// What the wanted instance waits for, if another pod still has it.
+    waits: Option<Arc<str>>,
 }
 
-impl Worker {
+impl WorkerEntry {
     /// What is shown of its pod, if that is known.
     fn shown(&self) -> Option<PodView> {
         let pod = self.pod.clone()?;
-        Some(PodView { pod, state: self.state.clone(), running: self.running })
+        Some(PodView { pod, state: self.state.clone(), running: self.running, waits: self.waits.clone() })
     }
 }
 
@@ -132,7 +134,7 @@ impl SyncLoop {
     /// at a time.
     pub(crate) fn show(&mut self, view: &mut View) {
         for name in std::mem::take(&mut self.changed) {
-            match self.workers.get(&name).and_then(Worker::shown) {
+            match self.workers.get(&name).and_then(WorkerEntry::shown) {
                 Some(pod) => drop(view.pods.insert(name, pod)),
                 None => drop(view.pods.remove(&name)),
             }
@@ -197,16 +199,15 @@ impl SyncLoop {
                     worker.seen.insert(container.0, Seen::Alive);
                 }
             }
-            Report::Synced { pod, state, seen, running, number, uids } => {
+            Report::Synced { pod, state, seen, running, number, instances } => {
                 if let Some(worker) = self.workers.get_mut(&pod) {
                     worker.seen = seen;
                     worker.running = running;
-                    let wanted = worker.pod.as_ref().map(|pod| &pod.uid);
                     // Of a pod that ends, directories may be left when the runtime holds nothing any more.
                     let is_newest = worker.desired.generation == number
                         && worker.told == Told::All
                         && matches!(worker.desired.want, Want::Run(_));
-                    let freed = is_newest && worker.holds.retain(&uids, wanted);
+                    let freed = is_newest && worker.holds.retain(&instances, worker.pod.as_deref());
                     self.changed.insert(pod);
                     // A report on an earlier version says nothing about the one that is wanted now.
                     if let Some((shown, state)) = state
@@ -316,7 +317,7 @@ impl SyncLoop {
             objects,
         };
         let remembered = self.remembered.remove(&name);
-        let worker = self.workers.entry(name.clone()).or_insert_with(|| Worker {
+        let worker = self.workers.entry(name.clone()).or_insert_with(|| WorkerEntry {
             desired: desired.clone(),
             pod: None,
             state: None,
@@ -325,13 +326,14 @@ impl SyncLoop {
             told: Told::Nothing,
             holds: Holds::default(),
             references: Box::default(),
+            waits: None,
         });
         worker.desired = desired.clone();
         worker.references = references;
         worker.told = Told::Nothing;
         // What an earlier agent made of it may still be on disk.
         let left = remembered.as_ref().and_then(|past| past.checkpoint.instance.as_ref());
-        left.into_iter().for_each(|instance| worker.holds.add_uid(&instance.uid));
+        left.into_iter().for_each(|instance| worker.holds.add_left(instance));
         if let Want::Run(pod) = &desired.want {
             worker.pod = Some(pod.clone());
             // Until its worker has looked, the last that was known of the instance stands.

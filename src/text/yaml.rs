@@ -24,7 +24,7 @@ use serde_json::Value;
 
 use limits::{Budget, check_text};
 use positions::{Cursor, Search, positions_at};
-use reader::Reader;
+use reader::DocumentReader;
 
 /// Some editors put it before the text.
 const BOM: char = '\u{feff}';
@@ -127,7 +127,7 @@ fn parse_yaml(text: &str) -> Result<Vec<Document>, SyntaxError> {
         if number > MAX_DOCUMENTS {
             return Err(SyntaxError::yaml(format!("holds more than {MAX_DOCUMENTS} documents")));
         }
-        let reader = Reader::new(Format::Yaml, text, &budget);
+        let reader = DocumentReader::new(Format::Yaml, text, &budget);
         let value = reader.document(document)?;
         if !value.is_null() {
             documents.push(Document { number, value, duplicate_keys: reader.duplicates.into_inner() });

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use super::objects::InstanceObjects;
 use crate::plan::order::Gate;
-use crate::plan::{Activity, History, PullFailure, Want};
+use crate::plan::{History, PullFailure, Want};
 use crate::pod::Pod;
 use crate::pod::state::{Failed, PodState};
+use crate::time::since::Since;
 
 /// One version of one instance, from when it was first wanted.
 #[derive(Debug)]
@@ -24,7 +25,7 @@ pub(super) struct Instance {
     /// When it was first wanted, in uptime.
     pub(super) wanted_since: Duration,
     /// Since when it is at work, if it is.
-    pub(super) activity: Option<Activity>,
+    pub(super) active_since: Option<Since>,
     /// It is to end as Failed for a reason of its own: its deadline.
     pub(super) end: Option<Failed>,
     /// Its state as last computed.
@@ -46,7 +47,7 @@ impl Instance {
             history: History::default(),
             gate: None,
             wanted_since: uptime,
-            activity: None,
+            active_since: None,
             end: None,
             state,
             pulled: BTreeMap::new(),

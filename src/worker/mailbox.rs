@@ -15,7 +15,7 @@ pub(super) struct Closed;
 
 /// What is between a worker and whoever tells it what is wanted.
 #[derive(Debug, Default)]
-struct Slot {
+struct MailboxSlot {
     newest: Option<Desired>,
     closed: bool,
     /// Wakes the worker that waits.
@@ -23,15 +23,15 @@ struct Slot {
 }
 
 #[derive(Debug, Clone, Default)]
-struct Shared(Arc<Mutex<Slot>>);
+struct SharedSlot(Arc<Mutex<MailboxSlot>>);
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Slot> {
+impl SharedSlot {
+    fn lock(&self) -> MutexGuard<'_, MailboxSlot> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the slot, and wakes the worker.
-    fn change(&self, change: impl FnOnce(&mut Slot)) {
+    fn change(&self, change: impl FnOnce(&mut MailboxSlot)) {
         let mut slot = self.lock();
         change(&mut slot);
         let waker = slot.waker.take();
@@ -42,16 +42,16 @@ impl Shared {
 
 /// Puts messages into a mailbox, and closes it when dropped.
 #[derive(Debug)]
-pub(super) struct Address(Shared);
+pub(super) struct MailboxSender(SharedSlot);
 
-impl Address {
+impl MailboxSender {
     /// Sends a desired state, in place of one that was not taken yet.
     pub(super) fn send(&self, desired: Desired) {
         self.0.change(|slot| slot.newest = Some(desired));
     }
 }
 
-impl Drop for Address {
+impl Drop for MailboxSender {
     fn drop(&mut self) {
         self.0.change(|slot| slot.closed = true);
     }
@@ -60,7 +60,7 @@ impl Drop for Address {
 /// A mailbox that can be looked into while something else goes on.
 #[derive(Debug)]
 pub(super) struct Mailbox {
-    slot: Shared,
+    slot: SharedSlot,
     /// Received while waiting for something else.
     held: Option<Desired>,
 }
@@ -74,9 +74,9 @@ impl Drop for Mailbox {
 
 impl Mailbox {
     /// An empty mailbox, and its address.
-    pub(super) fn new() -> (Address, Self) {
-        let slot = Shared::default();
-        (Address(slot.clone()), Self { slot, held: None })
+    pub(super) fn new() -> (MailboxSender, Self) {
+        let slot = SharedSlot::default();
+        (MailboxSender(slot.clone()), Self { slot, held: None })
     }
 
     /// The worker is dismissed: another one may work for the name by now.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::mailbox::{Address, Mailbox};
+use super::mailbox::{Mailbox, MailboxSender};
 use super::{Context, run_pod_worker};
 use crate::plan::checkpoint::Remembered;
 use crate::pod::PodName;
@@ -12,7 +12,7 @@ use crate::sync::sync_loop::Command;
 #[derive(Debug)]
 pub(crate) struct WorkerPool {
     context: Context,
-    addresses: BTreeMap<PodName, Address>,
+    addresses: BTreeMap<PodName, MailboxSender>,
     /// What an earlier agent remembered, for the first worker of each name.
     remembered: BTreeMap<PodName, Remembered>,
 }

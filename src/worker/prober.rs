@@ -13,9 +13,9 @@ use tracing::info;
 
 use super::probe_event::{ProbeEvent, probe_event};
 use crate::pod::{PodName, PodUid};
-use crate::probe::schedule::{Job, Moment, Ran, Report, Roster, Schedule};
+use crate::probe::schedule::{DueProbe, Moment, ProbeReport, Ran, Roster, Schedule};
 use crate::probe::target::{Target, Verdicts};
-use crate::probe::threshold::{self, Change, Outcome};
+use crate::probe::threshold::{self, ProbeChange, ProbeOutcome};
 use crate::runtime::ProbeRunner;
 use crate::status::metrics::ProbeSeries;
 use crate::sync::handles::Handles;
@@ -23,10 +23,10 @@ use crate::sync::message::Event;
 
 /// The probes of the node. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct Prober(Arc<Shared>);
+pub(crate) struct Prober(Arc<ProberState>);
 
 #[derive(Debug)]
-struct Shared {
+struct ProberState {
     runner: Arc<dyn ProbeRunner>,
     handles: Handles,
     schedule: Mutex<Schedule>,
@@ -39,7 +39,7 @@ impl Prober {
     pub(crate) fn new(runner: Arc<dyn ProbeRunner>, handles: Handles) -> Self {
         let schedule = Mutex::new(Schedule::new(handles.clock.now()));
         let changed = async_channel::bounded(1);
-        Self(Arc::new(Shared { runner, handles, schedule, changed }))
+        Self(Arc::new(ProberState { runner, handles, schedule, changed }))
     }
 
     /// These are the probes of a pod's instance from now on; returns what they have found so far.
@@ -63,7 +63,7 @@ impl Prober {
     }
 
     /// What is known of every probe.
-    pub(crate) fn reports(&self) -> Vec<Report> {
+    pub(crate) fn reports(&self) -> Vec<ProbeReport> {
         self.schedule().reports()
     }
 
@@ -90,7 +90,7 @@ impl Prober {
         }
     }
 
-    async fn run_one(&self, job: Job) {
+    async fn run_one(&self, job: DueProbe) {
         let begun = self.moment().uptime;
         let ran = self.0.runner.run_probe(&job.key, &job.spec.check, &job.host, job.spec.timeout).await;
         self.tell(&job, ran, self.moment().uptime.saturating_sub(begun)).await;
@@ -98,7 +98,7 @@ impl Prober {
     }
 
     /// Notes a result, and tells whom it concerns.
-    async fn tell(&self, job: &Job, ran: Ran, took: Duration) {
+    async fn tell(&self, job: &DueProbe, ran: Ran, took: Duration) {
         let (result, output) = (ran.result, ran.output.clone());
         let noted = self.schedule().note(&job.key, ran, self.moment());
         let Some(noted) = noted else { return };
@@ -112,10 +112,10 @@ impl Prober {
             let of = (job.which, container.as_str());
             self.0.handles.telemetry.events.record(event, (pod, &job.uid), of, reason, &message);
         }
-        if let Change::Verdict(verdict) = noted.verdict {
+        if let ProbeChange::Verdict(verdict) = noted.verdict {
             info!(%pod, container, probe = kind, ?verdict, "verdict of a probe");
             // That a container lives changes nothing.
-            if (job.key.kind, verdict) != (threshold::Kind::Liveness, Outcome::Success) {
+            if (job.key.kind, verdict) != (threshold::Kind::Liveness, ProbeOutcome::Success) {
                 self.0.handles.send(Event::Probe(pod.clone())).await;
             }
         }

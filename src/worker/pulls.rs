@@ -7,7 +7,7 @@ use tracing::warn;
 
 use super::jobs::{JobKey, JobResult};
 use super::start::{error_code, kind_of};
-use super::{Next, Worker};
+use super::{AfterPass, Worker};
 use crate::host::state::StateError;
 use crate::plan::{PullFailure, PullPermit, Waiting};
 use crate::pod::{ContainerRef, Pod};
@@ -53,7 +53,7 @@ impl Worker {
         &mut self,
         name: String,
         pulled: Result<String, ImageError>,
-    ) -> Result<(), Next> {
+    ) -> Result<(), AfterPass> {
         let Some(instance) = &mut self.instance else { return Ok(()) };
         instance.history.pulling.remove(&name);
         let pod = instance.pod.clone();
@@ -90,7 +90,7 @@ impl Worker {
         name: &str,
         kind: ContainerType,
         error: ImageError,
-    ) -> Result<(), Next> {
+    ) -> Result<(), AfterPass> {
         match error {
             ImageError::Start(error) => return self.start_failed(name, kind, error),
             ImageError::Absent => self.image_still_absent(name),

@@ -6,7 +6,7 @@ use futures_lite::future;
 use tracing::{info, warn};
 
 use super::instance::Instance;
-use super::{Next, Worker};
+use super::{AfterPass, Worker};
 use crate::plan::{Desired, Failure, MadeSandbox, StartContainer};
 use crate::pod::hook::Hook;
 use crate::pod::observed::Observed;
@@ -23,13 +23,13 @@ impl Worker {
         attempt: u32,
         images: &[ContainerRef],
         desired: &Desired,
-    ) -> Result<(), Next> {
+    ) -> Result<(), AfterPass> {
         self.uids_on_disk.insert(pod.uid.clone());
         self.context.handles.telemetry.metrics.pod_started();
         let runtime = self.context.runtime.clone();
         let permit = match self.unless_changed(desired, runtime.sandbox_permit(pod)).await {
             Some(permit) => permit,
-            None => return Err(Next::Again),
+            None => return Err(AfterPass::Again),
         };
         let context = match self.prepare_sandbox(pod, attempt).await {
             Ok(context) => context,
@@ -54,7 +54,7 @@ impl Worker {
                 Ok(())
             }
             Some(Err(error)) => self.sandbox_failed(error),
-            None => Err(Next::Again),
+            None => Err(AfterPass::Again),
         }
     }
 
@@ -83,20 +83,20 @@ impl Worker {
         Ok(context)
     }
 
-    fn sandbox_failed(&mut self, error: StartError) -> Result<(), Next> {
+    fn sandbox_failed(&mut self, error: StartError) -> Result<(), AfterPass> {
         let (backoff, waiting) = match error {
             StartError::Away(error) => return Err(self.retry_later("create the sandbox", &error.into())),
             StartError::Refused { backoff, waiting } => (backoff, waiting),
         };
         let uptime = self.context.handles.clock.uptime();
-        let Some(instance) = &mut self.instance else { return Err(Next::Again) };
+        let Some(instance) = &mut self.instance else { return Err(AfterPass::Again) };
         let earlier = instance.history.sandbox.as_ref();
         if earlier.is_none_or(|failure| failure.waiting != waiting) {
             warn!(pod = %self.name, reason = waiting.reason, message = waiting.message, "cannot create the sandbox");
         }
         self.context.handles.telemetry.metrics.pod_start_failed();
         instance.history.sandbox = Some(Failure::after(earlier, uptime, backoff, waiting));
-        Err(Next::Again)
+        Err(AfterPass::Again)
     }
 
     /// Creates and starts a container, or begins to pull its image.
@@ -106,14 +106,14 @@ impl Worker {
         start: &StartContainer,
         desired: &Desired,
         observed: &Observed,
-    ) -> Result<(), Next> {
+    ) -> Result<(), AfterPass> {
         let runtime = self.context.runtime.clone();
         // A plan names containers of the pod that it was made for.
-        let Some(spec) = pod.container(start.container) else { return Err(Next::Again) };
+        let Some(spec) = pod.container(start.container) else { return Err(AfterPass::Again) };
         let kind = kind_of(start.container);
         let name = spec.name.clone();
         let Some(sandbox) = observed.sandboxes.iter().find(|s| s.id == start.sandbox) else {
-            return Err(Next::Again);
+            return Err(AfterPass::Again);
         };
         let context = match self.prepare_sandbox(pod, sandbox.attempt).await {
             Ok(context) => context,
@@ -136,7 +136,7 @@ impl Worker {
                 Err(error) => Err(error),
             }
         };
-        let Some(created) = self.unless_changed(desired, create).await else { return Err(Next::Again) };
+        let Some(created) = self.unless_changed(desired, create).await else { return Err(AfterPass::Again) };
         let created = match created {
             Ok(Some(created)) => {
                 self.pull_succeeded(pod, &name).await;
@@ -144,7 +144,7 @@ impl Worker {
             }
             Ok(None) => {
                 self.fetch_image(pod, start.container, context);
-                return Err(Next::Again);
+                return Err(AfterPass::Again);
             }
             Err(error) => return self.image_failed(pod, &name, kind, error).await,
         };
@@ -183,7 +183,7 @@ impl Worker {
         name: &str,
         kind: ContainerType,
         error: StartError,
-    ) -> Result<(), Next> {
+    ) -> Result<(), AfterPass> {
         let (backoff, waiting) = match error {
             StartError::Away(error) => return Err(self.retry_later("start a container", &error.into())),
             StartError::Refused { backoff, waiting } => (backoff, waiting),

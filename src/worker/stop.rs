@@ -8,7 +8,7 @@ use futures_lite::future;
 use tracing::{info, warn};
 
 use super::jobs::{JobKey, JobResult};
-use super::{Next, Worker};
+use super::{AfterPass, Worker};
 use crate::plan::{StartHook, StopAction, StopContainer};
 use crate::pod::hook::Hook;
 use crate::pod::observed::{Container, ContainerState, Observed};
@@ -96,7 +96,7 @@ impl Worker {
     ///
     /// # Errors
     /// When a container could not be ended, or the runtime is away.
-    pub(super) async fn take_finished_jobs(&mut self) -> Result<BTreeSet<ContainerId>, Next> {
+    pub(super) async fn take_finished_jobs(&mut self) -> Result<BTreeSet<ContainerId>, AfterPass> {
         let mut ended = BTreeSet::new();
         let (mut failed, mut away) = (None, None);
         for (key, result) in self.jobs.take_finished().await {
@@ -152,7 +152,7 @@ impl Worker {
         &mut self,
         observed: &Observed,
         ended: &BTreeSet<ContainerId>,
-    ) -> Result<(), Next> {
+    ) -> Result<(), AfterPass> {
         let is = |id: &ContainerId, state: fn(&Container) -> bool| {
             observed.containers.iter().any(|c| c.id == *id && state(c))
         };

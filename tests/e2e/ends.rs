@@ -1,6 +1,7 @@
 //! How the end of a container is told: one line in the log, and events that name the right field of the manifest.
 
 use crate::manifest;
+use crate::resources::eater;
 use crate::rig::{Agent, BUSYBOX, READ_ONLY_PORT, Rig};
 
 /// The lines about the end of containers of a pod.
@@ -15,18 +16,8 @@ fn the_end_of_a_container_is_one_line() {
     let rig = Rig::new();
     rig.write_manifest("fails.yaml", &manifest::pod("fails", "restartPolicy: Never", "sleep 2; exit 7"));
     rig.write_manifest("done.yaml", &manifest::pod("done", "restartPolicy: Never", "exit 0"));
-    let eats = "until [ -e /tmp/go ]; do sleep 0.1; done; exec tail /dev/zero";
-    rig.write_manifest("hungry.yaml", &manifest::pod("hungry", "restartPolicy: Never", eats));
+    rig.write_manifest("hungry.yaml", &eater("hungry"));
     let agent = rig.start_agent(&[]);
-    let pid = rig.wait_running("hungry-node1", "main").pid;
-    // By hand, where the runtime looks: limits of a manifest are not applied yet.
-    let limit = format!(
-        "memory=$(sed -n 's/^[0-9]*:memory://p' /proc/{pid}/cgroup)
-         if [ -n \"$memory\" ]; then echo 32M > /sys/fs/cgroup/memory$memory/memory.limit_in_bytes
-         else echo 32M > /sys/fs/cgroup$(sed -n 's/^0:://p' /proc/{pid}/cgroup)/memory.max; fi
-         touch /proc/{pid}/root/tmp/go"
-    );
-    rig.output("sh", &["-e", "-c", &limit]);
     for (pod, level, words) in [
         ("fails-node1", "INFO", &["exit_code=7", "reason=\"Error\"", "after="][..]),
         ("done-node1", "INFO", &["exit_code=0", "reason=\"Completed\"", "after="]),

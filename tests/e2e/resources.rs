@@ -11,6 +11,12 @@ fn pod(name: &str, spec: &str, resources: &str, script: &str) -> String {
     text.replace("    command:\n", &format!("    resources: {resources}\n    command:\n"))
 }
 
+/// A pod that takes more memory than it may, and is not started again.
+pub(crate) fn eater(name: &str) -> String {
+    let grab = "x=a; while :; do x=$x$x; done";
+    pod(name, "restartPolicy: Never", "{limits: {memory: 16Mi}}", grab)
+}
+
 /// A file of the machine's cgroups, as those inside see it; v1 by controller.
 fn cgroup_file(rig: &Rig, controller: &str, path: &str) -> String {
     rig.output("cat", &[&format!("/sys/fs/cgroup/{controller}{path}")]).trim().to_owned()
@@ -96,8 +102,7 @@ fn limits_reach_the_kernel_and_go_with_the_pod() {
 #[test]
 fn a_container_over_its_limit_is_oom_killed() {
     let rig = Rig::new();
-    let grab = "x=a; while :; do x=$x$x; done";
-    rig.write_manifest("eater.yaml", &pod("eater", "restartPolicy: Never", "{limits: {memory: 16Mi}}", grab));
+    rig.write_manifest("eater.yaml", &eater("eater"));
     let agent = rig.start_agent(&[]);
     let name = format!("eater-{NODE}");
     let terminated = || -> Value {

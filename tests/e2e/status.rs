@@ -268,23 +268,3 @@ fn without_empty(value: &Value) -> Value {
         other => other.clone(),
     }
 }
-
-#[test]
-fn a_container_that_ran_out_of_memory_says_so() {
-    let rig = Rig::new();
-    let script = "until [ -e /tmp/go ]; do sleep 0.1; done; exec tail /dev/zero";
-    rig.write_manifest("pod.yaml", &manifest::pod("pod", "restartPolicy: Never", script));
-    let _agent = rig.start_agent(&[]);
-    let pid = rig.wait_running("pod-node1", "main").pid;
-    // By hand, where the runtime looks: limits of a manifest are not applied yet.
-    let limit = format!(
-        "memory=$(sed -n 's/^[0-9]*:memory://p' /proc/{pid}/cgroup)
-         if [ -n \"$memory\" ]; then echo 32M > /sys/fs/cgroup/memory$memory/memory.limit_in_bytes
-         else echo 32M > /sys/fs/cgroup$(sed -n 's/^0:://p' /proc/{pid}/cgroup)/memory.max; fi
-         touch /proc/{pid}/root/tmp/go"
-    );
-    rig.output("sh", &["-e", "-c", &limit]);
-    let status = wait_for_phase(&rig, "pod-node1", "Failed");
-    let ended = &status["containerStatuses"][0]["state"]["terminated"];
-    assert_eq!((&ended["reason"], &ended["exitCode"]), (&json!("OOMKilled"), &json!(137)), "{status:#}");
-}

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::node::SimContainer;
+use super::node::{SimContainer, SimSandbox};
 use super::world::World;
 use crate::plan::StartContainer;
 use crate::pod::observed::ContainerState;
 use crate::pod::restart::{AfterExit, RestartPolicy, after_exit};
-use crate::pod::{ConfigHash, ContainerId, ContainerRef, Pod, PodName, SandboxId};
+use crate::pod::{ConfigHash, ContainerId, ContainerRef, Pod, PodName, PodUid, SandboxId};
 
 /// For so long a worker may act on what it was told before.
 const WINDOW: Duration = Duration::from_secs(45);
@@ -86,7 +86,8 @@ impl World {
             return true;
         }
         let attempt = sandbox.seen.attempt;
-        let newer = self.node.sandboxes.values().any(|s| s.seen.uid == pod.uid && s.seen.attempt > attempt);
+        let own = |s: &SimSandbox| s.pod.name == pod.name && s.seen.uid == pod.uid;
+        let newer = self.node.sandboxes.values().any(|s| own(s) && s.seen.attempt > attempt);
         newer || self.is_finished(&pod) || self.is_overdue(&pod)
     }
 
@@ -128,13 +129,45 @@ impl World {
         let is_unwell = container.failed_probes > 0 || container.hook_failed;
         let pod = container.pod.clone();
         let is_newer = |c: &SimContainer| {
-            c.seen.uid == own.uid && c.seen.name == own.name && c.seen.attempt > own.attempt
+            let same = c.pod.name == pod.name && c.seen.uid == own.uid && c.seen.name == own.name;
+            same && c.seen.attempt > own.attempt
         };
         let stray = self.node.containers.values().any(is_newer);
+        let is_past = self.has_newer_round(&pod, own.round);
         self.node.containers.get_mut(id).unwrap().disturbed = true;
-        if !(is_unwell || stray || self.may_end(&sandbox)) {
+        if !(is_unwell || stray || is_past || self.may_end(&sandbox)) {
             let what = format!("{op} of {id}, {} of {} {}, for no reason", own.name, pod.name, pod.hash);
             self.violate("2 ends only on evidence", what);
+        }
+    }
+
+    /// A container of this round or a later one asked for a restart of all, or a later round has begun.
+    fn has_newer_round(&self, pod: &Pod, round: u32) -> bool {
+        self.node.containers.values().filter(|c| c.pod.same_as(pod) && c.seen.round >= round).any(|c| {
+            let spec = pod.containers().find(|(_, spec)| spec.name == c.seen.name);
+            let asks = |code| {
+                spec.is_some_and(|(_, spec)| after_exit(&pod.spec, spec, code) == AfterExit::RestartsAll)
+            };
+            c.seen.round > round || c.seen.exit().is_some_and(|exit| asks(exit.code))
+        })
+    }
+
+    /// The agent believes that a container was sent its stop signal.
+    pub(super) fn check_signalled(&mut self, id: &ContainerId) {
+        let runs = self.node.containers.get(id).filter(|container| container.runs());
+        if runs.is_some_and(|container| !container.was_signalled) {
+            self.violate("the stop signal of the manifest", format!("{id} was sent none"));
+        }
+    }
+
+    /// The directories of an instance are about to be removed.
+    pub(super) fn check_release(&mut self, pod: &PodName, uid: &PodUid) {
+        let users = self.node.containers.values().filter(|c| c.seen.uid == *uid && c.runs());
+        if let Some(user) = users.map(|c| format!("{} of {}", c.seen.id, c.pod.name)).next() {
+            self.violate(
+                "1 instances never overlap",
+                format!("{pod}: directories of {uid} removed, {user} runs"),
+            );
         }
     }
 
@@ -187,7 +220,7 @@ impl World {
         {
             self.violate("3 what completed never runs again", format!("{} {}", pod.name, pod.hash));
         }
-        let Some(StartContainer { container, sandbox, .. }) = start else { return };
+        let Some(StartContainer { container, sandbox, round, .. }) = start else { return };
         if self.oracle.begun.contains(sandbox) || self.disk.is_ended(&pod.name, sandbox) {
             self.violate("3 what was begun to end is ended", format!("a start in {sandbox}"));
         }
@@ -197,7 +230,7 @@ impl World {
             let again = self.node.containers.values().find(|c| {
                 let ended = self.oracle.begun.contains(&c.seen.sandbox)
                     || self.disk.is_ended(&pod.name, &c.seen.sandbox);
-                let own = c.pod.same_as(pod) && c.seen.name == spec.name && !ended;
+                let own = c.pod.same_as(pod) && c.seen.name == spec.name && c.seen.round >= *round && !ended;
                 let exit = c.seen.exit().filter(|_| own);
                 exit.is_some_and(|exit| policy == RestartPolicy::Never || exit.code == 0 && !c.disturbed)
             });
@@ -216,10 +249,16 @@ impl World {
         let names: BTreeSet<_> = running.iter().map(|c| (&c.seen.uid, &c.seen.name)).collect();
         let (many, doubled) = (instances.len() > 1, names.len() < running.len());
         let ids: Vec<_> = running.iter().map(|c| c.seen.id.to_string()).collect();
+        let uids: BTreeSet<_> = running.iter().map(|c| &c.pod.uid).collect();
+        let others = self.node.containers.values().filter(|c| c.pod.name != *pod && c.runs());
+        let shared = others.filter(|c| uids.contains(&c.pod.uid)).map(|c| c.seen.id.to_string()).next();
         if many {
             self.violate("1 instances never overlap", format!("{pod}: {ids:?}"));
         } else if doubled {
             self.violate("1 no container is doubled", format!("{pod}: {ids:?}"));
+        } else if let Some(other) = shared {
+            let what = format!("{pod}: {ids:?} and {other} of another name have one UID");
+            self.violate("1 instances never overlap", what);
         }
     }
 

@@ -43,13 +43,13 @@ pub(super) struct Faults {
     pub(super) write_fails: f64,
     /// All calls for this pod hang.
     pub(super) sick: Option<PodName>,
-    /// How often each of [`Blow::ALL`] comes, relative to the others.
-    pub(super) weights: [f64; Blow::ALL.len()],
+    /// How often each of [`NodeFault::ALL`] comes, relative to the others.
+    pub(super) weights: [f64; NodeFault::ALL.len()],
 }
 
 /// What happens to the whole node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Blow {
+pub(super) enum NodeFault {
     /// A manifest is added, edited, removed, or put back.
     Edit,
     /// The agent is killed, and started again.
@@ -76,20 +76,20 @@ pub(super) enum Blow {
     DropImages,
 }
 
-impl Blow {
-    pub(super) const ALL: [Blow; 12] = [
-        Blow::Edit,
-        Blow::Kill,
-        Blow::PowerCut,
-        Blow::Away,
-        Blow::Forget,
-        Blow::KillContainer,
-        Blow::KillSandbox,
-        Blow::DiskFull,
-        Blow::SetClock,
-        Blow::Outage,
-        Blow::Sicken,
-        Blow::DropImages,
+impl NodeFault {
+    pub(super) const ALL: [NodeFault; 12] = [
+        NodeFault::Edit,
+        NodeFault::Kill,
+        NodeFault::PowerCut,
+        NodeFault::Away,
+        NodeFault::Forget,
+        NodeFault::KillContainer,
+        NodeFault::KillSandbox,
+        NodeFault::DiskFull,
+        NodeFault::SetClock,
+        NodeFault::Outage,
+        NodeFault::Sicken,
+        NodeFault::DropImages,
     ];
 }
 
@@ -116,13 +116,13 @@ impl Faults {
             probe_fails: up_to(0.3),
             write_fails: up_to(0.3),
             sick: None,
-            weights: [0.0; Blow::ALL.len()],
+            weights: [0.0; NodeFault::ALL.len()],
         };
-        for (weight, blow) in faults.weights.iter_mut().zip(Blow::ALL) {
-            *weight = match blow {
-                Blow::Edit => 3.0 + up_to(6.0),
-                Blow::Kill => up_to(4.0),
-                Blow::PowerCut | Blow::Forget | Blow::SetClock => up_to(1.0),
+        for (weight, fault) in faults.weights.iter_mut().zip(NodeFault::ALL) {
+            *weight = match fault {
+                NodeFault::Edit => 3.0 + up_to(6.0),
+                NodeFault::Kill => up_to(4.0),
+                NodeFault::PowerCut | NodeFault::Forget | NodeFault::SetClock => up_to(1.0),
                 _ => up_to(1.5),
             };
         }
@@ -135,14 +135,14 @@ impl Faults {
     }
 
     /// What happens next to the whole node.
-    pub(super) fn next_blow(&self, rng: &mut Rng) -> Blow {
+    pub(super) fn next_node_fault(&self, rng: &mut Rng) -> NodeFault {
         let mut left = rng.f64() * self.weights.iter().sum::<f64>();
-        for (weight, blow) in self.weights.iter().zip(Blow::ALL) {
+        for (weight, fault) in self.weights.iter().zip(NodeFault::ALL) {
             left -= weight;
             if left < 0.0 {
-                return blow;
+                return fault;
             }
         }
-        Blow::Edit
+        NodeFault::Edit
     }
 }

@@ -15,6 +15,8 @@ use crate::sync::message::Event;
 use crate::sync::mux::Snapshot;
 
 pub(super) const SOURCES: [Source; 2] = [Source::File, Source::Http];
+/// The exit code after which a rule restarts all containers of the pod.
+pub(super) const RESTART_ALL: i32 = 42;
 /// How many pod names there are.
 const NAMES: usize = 5;
 
@@ -32,6 +34,8 @@ pub(super) struct Manifests {
     pub(super) outages: BTreeSet<Source>,
     /// These names have a fixed `metadata.uid`.
     fixed: BTreeSet<PodName>,
+    /// These names have one and the same fixed `metadata.uid`: to write one of them renames the pod.
+    renamed: BTreeSet<PodName>,
 }
 
 /// The name of a pod by its number.
@@ -52,10 +56,11 @@ impl Manifests {
     pub(super) fn draw(rng: &mut Rng) -> Self {
         let fixed = names().filter(|_| rng.f64() < 0.2).collect();
         let truth = SOURCES.map(|source| (source, BTreeMap::new())).into();
+        let renamed = if rng.f64() < 0.25 { names().skip(NAMES - 2).collect() } else { BTreeSet::new() };
         let (told, kept, outages) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
-        let mut manifests = Self { truth, versions: Vec::new(), told, kept, outages, fixed };
+        let mut manifests = Self { truth, versions: Vec::new(), told, kept, outages, fixed, renamed };
         for name in names().filter(|_| rng.f64() < 0.6).collect::<Vec<_>>() {
-            let source = *rng.choice(&SOURCES).unwrap();
+            let source = manifests.draw_source(rng, &name);
             manifests.put(rng, source, &name);
         }
         manifests
@@ -90,20 +95,37 @@ impl Manifests {
         self.versions.iter().find(|pod| pod.hash == *hash).unwrap().clone()
     }
 
+    /// The source that a manifest is written to. A source has one pod of a UID, and which of two sources has it would
+    /// depend on the agent's past: those with the same UID are all in one.
+    fn draw_source(&self, rng: &mut Rng, name: &PodName) -> Source {
+        if self.renamed.contains(name) { SOURCES[0] } else { *rng.choice(&SOURCES).unwrap() }
+    }
+
     /// Writes a new version of a pod.
     fn put(&mut self, rng: &mut Rng, source: Source, name: &PodName) {
         let number = self.versions.len();
         let hash = format!("{}-{source}-v{number}", name.name);
-        let uid = if self.fixed.contains(name) { format!("uid-{}", name.name) } else { hash.clone() };
+        let uid = match (self.renamed.contains(name), self.fixed.contains(name)) {
+            (true, _) => "uid-shared".to_owned(),
+            (false, true) => format!("uid-{}", name.name),
+            (false, false) => hash.clone(),
+        };
         let pod = Arc::new(draw_pod(rng, name, source, uid.as_str().into(), hash.as_str().into()));
         self.versions.push(pod.clone());
-        self.truth.entry(source).or_default().insert(name.clone(), pod);
+        self.insert(source, pod);
+    }
+
+    /// A version is what its source holds under its name, and nothing else has its UID.
+    fn insert(&mut self, source: Source, pod: Arc<Pod>) {
+        let held = self.truth.entry(source).or_default();
+        held.retain(|_, other| other.uid != pod.uid);
+        held.insert(pod.name.clone(), pod);
     }
 
     /// Changes one manifest; returns the source that it is in.
     pub(super) fn edit(&mut self, rng: &mut Rng) -> (Source, String) {
-        let source = *rng.choice(&SOURCES).unwrap();
         let name = rng.choice(names()).unwrap();
+        let source = self.draw_source(rng, &name);
         let there = self.truth[&source].contains_key(&name);
         let of_name: Vec<_> =
             self.versions.iter().filter(|pod| pod.name == name && pod.source == source).cloned().collect();
@@ -114,7 +136,7 @@ impl Manifests {
             }
             (_, 5..8) if !of_name.is_empty() => {
                 let old = rng.choice(&of_name).unwrap().clone();
-                self.truth.get_mut(&source).unwrap().insert(name.clone(), old);
+                self.insert(source, old);
                 "put back"
             }
             _ => {
@@ -177,6 +199,11 @@ fn draw_pod(rng: &mut Rng, name: &PodName, source: Source, uid: PodUid, hash: Co
         "terminationGracePeriodSeconds": rng.u32(1..=20),
         "containers": (0..mains).map(|n| draw_container(rng, &format!("main{n}"))).collect::<Vec<_>>(),
     });
+    if rng.f64() < 0.15 {
+        let rule = json!({"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [RESTART_ALL]}});
+        spec["containers"][0]["restartPolicy"] = policy.into();
+        spec["containers"][0]["restartPolicyRules"] = json!([rule]);
+    }
     let mut init = Vec::new();
     if has_init {
         init.push(json!({"name": "setup", "image": "setup:1"}));
@@ -219,6 +246,9 @@ fn draw_container(rng: &mut Rng, name: &str) -> Value {
     }
     if rng.f64() < 0.15 {
         lifecycle["postStart"] = exec.clone();
+    }
+    if rng.f64() < 0.15 {
+        lifecycle["stopSignal"] = "SIGUSR1".into();
     }
     container["lifecycle"] = lifecycle;
     for (kind, share) in [("livenessProbe", 0.2), ("readinessProbe", 0.2), ("startupProbe", 0.1)] {

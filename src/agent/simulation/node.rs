@@ -4,16 +4,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Container as ContainerSpec;
+
 use super::calls::error;
+use super::manifests::RESTART_ALL;
 use super::world::{Slot, When, World};
 use crate::plan::StartContainer;
 use crate::pod::hook::Hook;
 use crate::pod::observed::{Container, ContainerState, Exit, Observed, Sandbox};
-use crate::pod::restart::RestartPolicy;
+use crate::pod::restart::{RestartPolicy, may_restart_all};
+use crate::pod::signal::number;
 use crate::pod::{ContainerId, ContainerRef, Pod, PodName, SandboxId, is_sidecar};
 use crate::runtime::cri::{CriError, ErrorClass};
 use crate::sync::message::{Event, PlegEvent};
 use crate::sync::node_list::{NodeList, Seen};
+
+/// What a process is sent whose manifest names no signal.
+const SIGTERM: u32 = 15;
 
 /// What the runtime holds.
 #[derive(Default)]
@@ -24,7 +31,9 @@ pub(super) struct Node {
     pub(super) containers: BTreeMap<ContainerId, SimContainer>,
     /// The images that are there.
     pub(super) images: BTreeSet<String>,
-    ids: u32,
+    /// The runtime sends the stop signal of a container by itself, as containerd 2.2 does.
+    pub(super) sends_stop_signals: bool,
+    pub(super) ids: u32,
 }
 
 /// One sandbox.
@@ -45,6 +54,10 @@ pub(super) struct SimContainer {
     pub(super) hook_failed: bool,
     /// The agent that was told that it runs.
     pub(super) started_by: Option<u32>,
+    /// The stop signal of its manifest.
+    pub(super) stop_signal: u32,
+    /// A signal was sent to it.
+    pub(super) was_signalled: bool,
     ignores_term: bool,
     /// When it ends by itself, if it does.
     pub(super) exit: Option<When>,
@@ -69,7 +82,8 @@ impl World {
 
     /// RunPodSandbox.
     pub(super) fn run_sandbox(&mut self, pod: &Arc<Pod>, attempt: u32) -> Result<SandboxId, CriError> {
-        let holds_name = |s: &SimSandbox| s.seen.uid == pod.uid && s.seen.attempt == attempt;
+        let holds_name =
+            |s: &SimSandbox| s.pod.name == pod.name && s.seen.uid == pod.uid && s.seen.attempt == attempt;
         if self.node.sandboxes.values().any(holds_name) {
             return refuse("RunPodSandbox", "the name is reserved");
         }
@@ -100,13 +114,18 @@ impl World {
             return refuse(OP, "the sandbox is not ready");
         }
         let holds_name = |c: &SimContainer| {
-            c.seen.uid == pod.uid && c.seen.name == spec.name && c.seen.attempt == start.attempt
+            c.pod.name == pod.name
+                && c.seen.uid == pod.uid
+                && c.seen.name == spec.name
+                && c.seen.attempt == start.attempt
         };
         if self.node.containers.values().any(holds_name) {
             return refuse(OP, "the name is reserved");
         }
         let id = ContainerId(self.next_id("c"));
-        let pre_stop = spec.lifecycle.as_ref().and_then(|lifecycle| lifecycle.pre_stop.as_ref());
+        let lifecycle = spec.lifecycle.as_ref();
+        let pre_stop = lifecycle.and_then(|lifecycle| lifecycle.pre_stop.as_ref());
+        let stop_signal = lifecycle.and_then(|lifecycle| number(lifecycle.stop_signal.as_ref()?));
         let seen = Container {
             id: id.clone(),
             sandbox: start.sandbox.clone(),
@@ -122,7 +141,7 @@ impl World {
             },
             grace: pod.spec.termination_grace_period_seconds,
             pre_stop: pre_stop.map(|handler| Hook::of(handler, &[])),
-            stop_signal: None,
+            stop_signal: stop_signal.filter(|_| !self.node.sends_stop_signals),
             earlier_boot: false,
             image: spec.image.clone().unwrap_or_default(),
             image_ref: spec.image.clone().unwrap_or_default(),
@@ -138,6 +157,8 @@ impl World {
             failed_probes: 0,
             hook_failed: false,
             started_by: None,
+            stop_signal: stop_signal.unwrap_or(SIGTERM),
+            was_signalled: false,
             ignores_term: false,
             exit: None,
             waiting: Vec::new(),
@@ -182,12 +203,19 @@ impl World {
         let once = ordinary || RestartPolicy::of(&pod.spec, spec) != RestartPolicy::Always;
         if once {
             let code = i32::from(self.chance(failure));
+            let code = self.draw_code(spec, code);
             return Some((self.millis(100, if ordinary { 5_000 } else { 40_000 }), code));
         }
         let code = self.rng.i32(0..2);
+        let code = self.draw_code(spec, code);
         // Some crash at once.
         let longest = if self.rng.bool() { 300 } else { 30_000 };
         self.chance(crash).then(|| (self.millis(1, longest), code))
+    }
+
+    /// One that fails may ask for a restart of all containers, if it has a rule for that.
+    fn draw_code(&mut self, spec: &ContainerSpec, code: i32) -> i32 {
+        if code != 0 && may_restart_all(spec) && self.rng.bool() { RESTART_ALL } else { code }
     }
 
     /// The main process of a container has ended.
@@ -237,15 +265,22 @@ impl World {
         }
     }
 
-    /// SIGTERM to a process.
-    pub(super) fn terminate(&mut self, id: &ContainerId) {
+    /// A signal to a process that asks it to end: none is the runtime's own choice.
+    pub(super) fn terminate(&mut self, id: &ContainerId, signal: Option<u32>) {
         let react = self.millis(0, 4_000);
         let code = if self.rng.bool() { 0 } else { 143 };
         let Some(container) = self.node.containers.get_mut(id).filter(|container| container.runs()) else {
             return;
         };
         container.disturbed = true;
-        if !container.ignores_term {
+        container.was_signalled = true;
+        let own = if self.node.sends_stop_signals { container.stop_signal } else { SIGTERM };
+        let (wanted, got) = (container.stop_signal, signal.unwrap_or(own));
+        let ignores_term = container.ignores_term;
+        if wanted != got {
+            self.violate("the stop signal of the manifest", format!("{id} got {got} instead of {wanted}"));
+        }
+        if !ignores_term {
             let id = id.clone();
             self.after(react, move |world| world.process_ends(&id, code, "after SIGTERM"));
         }

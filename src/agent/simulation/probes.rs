@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::world::{OnDrop, Sim, sleep};
 use crate::probe::check::Check;
-use crate::probe::schedule::{Key, ProbeResult, Ran};
+use crate::probe::schedule::{ProbeKey, ProbeResult, Ran};
 use crate::probe::target::ProbeHost;
 use crate::runtime::{Answer, ProbeRunner};
 
@@ -18,7 +18,7 @@ pub(super) struct SimProbes {
 impl ProbeRunner for SimProbes {
     fn run_probe<'a>(
         &'a self,
-        key: &'a Key,
+        key: &'a ProbeKey,
         _: &'a Check,
         _: &'a ProbeHost,
         timeout: Duration,

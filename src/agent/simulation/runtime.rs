@@ -7,7 +7,7 @@ use futures_lite::future;
 use k8s_openapi::api::core::v1::Container as ContainerSpec;
 
 use super::calls::{Caller, Request, error};
-use super::world::{OnDrop, Sim, Slot, sleep};
+use super::world::{OnDrop, Sim, Slot, World, sleep};
 use crate::host::volume::OldFiles;
 use crate::plan::{PullPermit, RemoveContainer, Signalling, StartContainer};
 use crate::pod::hook::Hook;
@@ -311,7 +311,7 @@ impl PodRuntime for SimRuntime {
         &'a self,
         id: &'a ContainerId,
         grace: u64,
-        _: Signalling,
+        signal: Signalling,
     ) -> Answer<'a, Result<(), StepError>> {
         Box::pin(async move {
             if !self.is_dead() {
@@ -320,7 +320,17 @@ impl PodRuntime for SimRuntime {
             let pod = self.owner(id);
             let request = self.request(&pod, "StopContainer", Caller::Job, (1, 30));
             let told = id.clone();
-            request.clone().send(move |world| world.done(|world| world.terminate(&told))).await?;
+            match signal {
+                Signalling::Sent => self.sim.lock().check_signalled(id),
+                Signalling::Send(signal) => {
+                    let terminate = move |world: &mut World| world.terminate(&told, Some(signal));
+                    request.clone().send(move |world| world.done(terminate)).await?;
+                }
+                Signalling::Runtime => {
+                    let terminate = move |world: &mut World| world.terminate(&told, None);
+                    request.clone().send(move |world| world.done(terminate)).await?;
+                }
+            }
             let slot = Slot::default();
             self.sim.lock().await_exit(id, slot.clone());
             let exit = std::future::poll_fn(|context| slot.poll(context));
@@ -378,6 +388,9 @@ impl PodRuntime for SimRuntime {
     ) -> Answer<'a, Result<(), StepError>> {
         let uid = uid.clone();
         Box::pin(async move {
+            if !self.is_dead() {
+                self.sim.lock().check_release(pod, &uid);
+            }
             let released =
                 self.step(pod, "Release").send(move |world| world.done(|world| world.remove_directory(&uid)));
             Ok(released.await?)

@@ -1,4 +1,4 @@
-//! One course of the world: an agent under blows, then calm, then rest, then one more start.
+//! One course of the world: an agent under faults of the node, then calm, then rest, then one more start.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use async_channel::Sender;
 use smol::{Executor, Task};
 
-use super::blows::PowerCut;
 use super::checks::runs_on;
 use super::disk::SimCheckpoints;
 use super::manifests::{SOURCES, names};
+use super::node_faults::PowerCut;
 use super::probes::SimProbes;
 use super::runtime::SimRuntime;
 use super::world::{Sim, SimClock};
@@ -39,7 +39,7 @@ const MOST_POLLS: u32 = 20_000;
 
 /// What came of one seed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Outcome {
+pub(super) struct SeedOutcome {
     /// Tells this course from every other.
     pub(super) trace: u64,
     /// Calls that workers made.
@@ -63,14 +63,14 @@ struct Scenario {
 }
 
 /// Runs the course of one seed.
-pub(super) fn run_seed(seed: u64) -> Outcome {
+pub(super) fn run_seed(seed: u64) -> SeedOutcome {
     // The prober spreads its first runs by the thread's own generator.
     fastrand::seed(seed);
     let mut scenario = Scenario { sim: Sim::new(seed), agent: None, polls: 0 };
     scenario.run();
     scenario.kill(PowerCut::No);
     let world = scenario.sim.lock();
-    Outcome { trace: world.trace_hash(), calls: world.call_count, broken: world.broken.clone() }
+    SeedOutcome { trace: world.trace_hash(), calls: world.call_count, broken: world.broken.clone() }
 }
 
 impl Scenario {
@@ -262,7 +262,7 @@ impl Scenario {
     /// Starts an agent from what is on disk, as `agent::run` does.
     fn boot(&mut self) {
         let sim = self.sim.clone();
-        let (agent, born, remembered) = {
+        let (agent, started_at, remembered) = {
             let mut world = sim.lock();
             world.agents += 1;
             let agent = world.agents;
@@ -282,7 +282,7 @@ impl Scenario {
             Telemetry { metrics: Arc::new(Metrics::new("node1")), events: Recorder::new("node1") };
         let handles = Handles {
             executor: Arc::new(Executor::new()),
-            clock: Arc::new(SimClock { sim: sim.clone(), agent, born }),
+            clock: Arc::new(SimClock { sim: sim.clone(), agent, started_at }),
             inbox: inbox.clone(),
             telemetry,
         };

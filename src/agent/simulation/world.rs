@@ -14,13 +14,13 @@ use async_channel::Sender;
 use futures_lite::future;
 use jiff::{SignedDuration, Timestamp};
 
-use super::blows::PowerCut;
 use super::calls::InFlight;
 use super::checks::Oracle;
 use super::disk::Disk;
 use super::faults::Faults;
 use super::manifests::Manifests;
 use super::node::Node;
+use super::node_faults::PowerCut;
 use crate::sync::message::Event;
 use crate::time::clock::{Clock, Sleep};
 
@@ -89,6 +89,7 @@ impl World {
         let mut rng = fastrand::Rng::with_seed(seed);
         let faults = Faults::draw(&mut rng);
         let manifests = Manifests::draw(&mut rng);
+        let node = Node { sends_stop_signals: rng.bool(), ..Node::default() };
         Self {
             now: Duration::ZERO,
             // The end of 2025.
@@ -96,7 +97,7 @@ impl World {
             wall_was_set: false,
             rng,
             faults,
-            node: Node::default(),
+            node,
             disk: Disk::default(),
             manifests,
             oracle: Oracle::default(),
@@ -271,7 +272,7 @@ impl<T> Slot<T> {
 pub(super) struct SimClock {
     pub(super) sim: Sim,
     pub(super) agent: u32,
-    pub(super) born: Duration,
+    pub(super) started_at: Duration,
 }
 
 impl Clock for SimClock {
@@ -280,7 +281,7 @@ impl Clock for SimClock {
     }
 
     fn uptime(&self) -> Duration {
-        self.sim.lock().now - self.born
+        self.sim.lock().now - self.started_at
     }
 
     fn sleep(&self, duration: Duration) -> Sleep {

@@ -11,20 +11,23 @@ fn command_lines() {
     let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
     let check = |options| Ok(ParsedArguments::Check(options));
     let table = [
-        (&["a.yaml"][..], check(Options { paths: paths(&["a.yaml"]), ..Options::default() })),
+        (&["a.yaml"][..], check(CheckOptions { paths: paths(&["a.yaml"]), ..CheckOptions::default() })),
         (
             &["--strict", "-ojson", "-", "--node-name=n", "d", "--strict-manifests", "--url-contents"],
-            check(Options {
+            check(CheckOptions {
                 paths: paths(&["-", "d"]),
                 source: Source::Http,
-                output: Output::Json,
+                output: CheckFormat::Json,
                 warnings: Warnings::Fail,
                 kubelet_strict: false,
                 refuse_unknown: true,
                 node_name: "n".to_owned(),
             }),
         ),
-        (&["--output", "text", "--", "-o"], check(Options { paths: paths(&["-o"]), ..Options::default() })),
+        (
+            &["--output", "text", "--", "-o"],
+            check(CheckOptions { paths: paths(&["-o"]), ..CheckOptions::default() }),
+        ),
         (&["a.yaml", "--help"], Ok(ParsedArguments::Help)),
         (
             &[],

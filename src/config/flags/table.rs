@@ -17,14 +17,14 @@ pub(crate) struct Flag {
     /// The long name, without dashes.
     pub(crate) name: &'static str,
     /// What the flag sets.
-    pub(crate) target: Target,
+    pub(crate) target: FlagTarget,
     /// One line for the list of flags.
     pub(crate) help: &'static str,
 }
 
 /// What a flag sets.
 #[derive(Debug)]
-pub(crate) enum Target {
+pub(crate) enum FlagTarget {
     /// The field of KubeletConfiguration at this dotted path.
     Field(&'static str),
     /// Something that only a flag can say.
@@ -35,16 +35,16 @@ impl Flag {
     /// What the value may be. (A test holds that every mirrored field exists.)
     pub(crate) fn kind(&self) -> ValueKind {
         match self.target {
-            Target::Field(path) => field_at(path).map_or(String, |field| field.kind),
-            Target::Own(kind, _) => kind,
+            FlagTarget::Field(path) => field_at(path).map_or(String, |field| field.kind),
+            FlagTarget::Own(kind, _) => kind,
         }
     }
 
     /// Whether rkubelet acts on it.
     pub(crate) fn effect(&self) -> Effect {
         match self.target {
-            Target::Field(path) => field_at(path).map_or(Accepted, |field| field.effect),
-            Target::Own(_, effect) => effect,
+            FlagTarget::Field(path) => field_at(path).map_or(Accepted, |field| field.effect),
+            FlagTarget::Own(_, effect) => effect,
         }
     }
 
@@ -59,11 +59,11 @@ impl Flag {
 }
 
 const fn field(name: &'static str, path: &'static str, help: &'static str) -> Flag {
-    Flag { name, target: Target::Field(path), help }
+    Flag { name, target: FlagTarget::Field(path), help }
 }
 
 const fn own(name: &'static str, kind: ValueKind, effect: Effect, help: &'static str) -> Flag {
-    Flag { name, target: Target::Own(kind, effect), help }
+    Flag { name, target: FlagTarget::Own(kind, effect), help }
 }
 
 /// All flags, by name.

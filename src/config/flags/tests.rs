@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::help::help_text;
-use super::table::{FLAGS, Target};
+use super::table::{FLAGS, FlagTarget};
 use super::{Flags, KubeletConfiguration};
 use crate::config::kubelet_configuration::field_at;
 
@@ -22,7 +22,7 @@ fn parse(arguments: &[&str]) -> Result<Flags, String> {
 fn the_table_is_in_order_and_mirrors_fields_that_exist() {
     assert!(FLAGS.is_sorted_by(|a, b| a.name < b.name));
     for flag in FLAGS {
-        if let Target::Field(path) = flag.target {
+        if let FlagTarget::Field(path) = flag.target {
             assert!(field_at(path).is_some(), "--{} mirrors {path}", flag.name);
         }
     }

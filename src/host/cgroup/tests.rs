@@ -154,6 +154,28 @@ fn found_again_and_removed_if_ours() {
 }
 
 #[test]
+fn one_that_refuses_to_go_is_found_again_without_the_pods_directory() {
+    let root = tempfile::tempdir().unwrap();
+    let cgroups = resource(root.path(), false);
+    for uid in [UID, OTHER] {
+        cgroups.prepare(&instance(uid, limited())).unwrap();
+    }
+    without_files(root.path());
+    let place = root.path().join(format!("cpu/r/kubepods/burstable/pod{UID}"));
+    fs::write(place.join("busy"), "as one with processes in it").unwrap();
+    // The pod's directory goes whatever becomes of the cgroup.
+    cgroups.release(&PodName::new("default", "p"), &PodUid::from(UID)).unwrap();
+    let later = resource(root.path(), false);
+    for _ in 0..2 {
+        assert_eq!(later.list(), [(PodUid::from(UID), place.clone())], "and nobody else's");
+        assert!(later.remove(&place).is_err());
+    }
+    fs::remove_file(place.join("busy")).unwrap();
+    later.remove(&place).unwrap();
+    assert_eq!((later.list(), later.left().names().unwrap()), (vec![], vec![]));
+}
+
+#[test]
 fn a_pod_is_refused_only_for_limits_of_its_own() {
     let root = tempfile::tempdir().unwrap();
     let of_pod = |limits: Json| {

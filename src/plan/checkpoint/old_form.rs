@@ -9,21 +9,23 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::{ConfigHash, Life, PodUid, Source};
-use crate::pod::ContainerId;
 use crate::pod::state::{
     Condition, ConditionReason, ConditionType, ContainerSummary, CreatedContainer, Failed, FailedReason,
     Phase, PodState, RunState, Termination, Waiting,
 };
+use crate::pod::{ContainerId, HostPort};
 
 /// An instance in either form.
 #[derive(Deserialize)]
-pub(super) struct Instance {
+pub(super) struct OldInstance {
     uid: PodUid,
     hash: ConfigHash,
     source: Source,
     life: Life,
     #[serde(default)]
     began: Option<Timestamp>,
+    #[serde(default)]
+    host_ports: Vec<HostPort>,
     /// Today's form.
     #[serde(default)]
     state: Option<PodState>,
@@ -37,13 +39,13 @@ pub(super) struct Instance {
 #[error("an instance without its state")]
 pub(super) struct NoState;
 
-impl TryFrom<Instance> for super::Instance {
+impl TryFrom<OldInstance> for super::InstanceRecord {
     type Error = NoState;
 
-    fn try_from(read: Instance) -> Result<Self, NoState> {
-        let Instance { uid, hash, source, life, began, state, status } = read;
+    fn try_from(read: OldInstance) -> Result<Self, NoState> {
+        let OldInstance { uid, hash, source, life, began, host_ports, state, status } = read;
         let state = state.or_else(|| status.map(PodState::from)).ok_or(NoState)?;
-        Ok(Self { uid, hash, source, life, state: Arc::new(state), began })
+        Ok(Self { uid, hash, source, life, state: Arc::new(state), began, host_ports })
     }
 }
 
@@ -59,13 +61,13 @@ struct PodStatus {
     init_container_statuses: Vec<ContainerStatus>,
     container_statuses: Vec<ContainerStatus>,
     #[serde(rename = "podIPs")]
-    pod_ips: Vec<Address>,
+    pod_ips: Vec<OldAddress>,
     #[serde(rename = "hostIPs")]
-    host_ips: Vec<Address>,
+    host_ips: Vec<OldAddress>,
 }
 
 #[derive(Deserialize)]
-struct Address {
+struct OldAddress {
     ip: String,
 }
 
@@ -93,13 +95,13 @@ struct ContainerStatus {
     restart_count: i32,
     started: bool,
     ready: bool,
-    state: ContainerState,
-    last_state: ContainerState,
+    state: OldContainerState,
+    last_state: OldContainerState,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct ContainerState {
+struct OldContainerState {
     waiting: Option<ContainerStateWaiting>,
     running: Option<ContainerStateRunning>,
     terminated: Option<ContainerStateTerminated>,
@@ -141,7 +143,7 @@ impl From<PodStatus> for PodState {
             // The one other reason that was written: why there is no sandbox.
             Some(reason) => (None, Some(Waiting { reason, message })),
         };
-        let addresses = |ips: Vec<Address>| ips.into_iter().map(|address| address.ip).collect();
+        let addresses = |ips: Vec<OldAddress>| ips.into_iter().map(|address| address.ip).collect();
         Self {
             phase: status.phase,
             started_at: status.start_time,
@@ -168,7 +170,7 @@ fn condition(old: PodCondition) -> Option<Condition> {
 }
 
 fn summary(old: ContainerStatus) -> ContainerSummary {
-    let ContainerState { waiting, running, terminated } = old.state;
+    let OldContainerState { waiting, running, terminated } = old.state;
     let state = match (running, terminated) {
         (Some(running), _) => RunState::Running { started_at: running.started_at },
         (None, Some(ended)) => RunState::Terminated(Box::new(termination(ended))),

@@ -17,23 +17,23 @@ fn files(text: &str) -> Vec<LogFile> {
 fn logs(attempts: &str, text: &str) -> ContainerLogs {
     let attempts = attempts.split_whitespace().map(|word| {
         let life = match &word[..1] {
-            "r" => Life::Running,
-            "d" => Life::Dead,
-            _ => Life::Unknown,
+            "r" => ContainerLife::Running,
+            "d" => ContainerLife::Dead,
+            _ => ContainerLife::Unknown,
         };
         (word[1..].parse().unwrap(), life)
     });
     ContainerLogs { files: files(text), attempts: attempts.collect() }
 }
 
-fn told(step: &Step) -> String {
+fn told(step: &RotationStep) -> String {
     match step {
-        Step::Remove(name) => format!("remove {name}"),
-        Step::Compress(name) => format!("compress {name}"),
-        Step::Rotate { attempt, from, to } => format!("rotate {attempt} {from} {to}"),
-        Step::Reopen { attempt } => format!("reopen {attempt}"),
-        Step::Restore { from, to } => format!("restore {from} {to}"),
-        Step::Cut { name, keep } => format!("cut {name} {keep}"),
+        RotationStep::Remove(name) => format!("remove {name}"),
+        RotationStep::Compress(name) => format!("compress {name}"),
+        RotationStep::Rotate { attempt, from, to } => format!("rotate {attempt} {from} {to}"),
+        RotationStep::Reopen { attempt } => format!("reopen {attempt}"),
+        RotationStep::Restore { from, to } => format!("restore {from} {to}"),
+        RotationStep::Cut { name, keep } => format!("cut {name} {keep}"),
     }
 }
 
@@ -217,6 +217,6 @@ fn what_makes_way_on_a_full_disk() {
         logs("r3", "3.log=90 3.log.20260103-000000=40"),
         logs("r0", "0.log=80 0.log.20260104-000000 0.log.20260102-000000.gz"),
     ];
-    assert_eq!(plan_full(&pod), Some((1, Step::Remove("0.log.20260102-000000.gz".into()))));
+    assert_eq!(plan_full(&pod), Some((1, RotationStep::Remove("0.log.20260102-000000.gz".into()))));
     assert_eq!(plan_full(&[logs("d0", "0.log=1000")]), None, "only what was rotated");
 }

@@ -15,7 +15,7 @@ fn plan_begun(policy: &str, observed: &Observed, began: Option<i64>, now: i64) -
     let (inputs, pod) = (Inputs::default(), Arc::new(pod));
     let plan = |want: &Want| {
         plan_pod(&Situation {
-            activity: began.map(|began| Activity::new(at(began), at(now), Duration::ZERO)),
+            active_since: began.map(|began| active_since(at(began), at(now), Duration::ZERO)),
             now: at(now),
             ..inputs.situation(want, observed)
         })
@@ -80,12 +80,12 @@ fn a_leap_of_the_clock_neither_ends_a_pod_nor_spares_it() {
     };
     // When it began and was first seen, what the clock shows when it is looked at 20 and 60 seconds later.
     for (began, first, later) in [(5, 15, today), (today, today + 10, 7), (today, today + 10, today + 20)] {
-        let activity = Activity::new(at(began), at(first), Duration::from_secs(3));
+        let active = active_since(at(began), at(first), Duration::from_secs(3));
         let look = |uptime| {
             let inputs = Inputs::default();
             let plan = |want: &Want| {
                 plan_pod(&Situation {
-                    activity: Some(activity),
+                    active_since: Some(active),
                     now: at(later),
                     uptime: Duration::from_secs(uptime),
                     ..inputs.situation(want, &observed)
@@ -105,13 +105,13 @@ fn a_new_agent_goes_by_the_wall_clock() {
     // When it began, what the clock shows when an agent first sees it; how long it has been at work.
     let cases = [(5, 15, 10), (today, today + 10, 10), (5, today, 0), (today, today - 10, 0), (today, 15, 0)];
     for (began, now, age) in cases {
-        let activity = Activity::new(at(began), at(now), Duration::ZERO);
-        assert_eq!(activity.lasted(Duration::ZERO), Duration::from_secs(age), "{began} {now}");
+        let active = active_since(at(began), at(now), Duration::ZERO);
+        assert_eq!(active.elapsed(Duration::ZERO), Duration::from_secs(age), "{began} {now}");
     }
     // What is remembered is put right after a leap, and only then.
-    let activity = Activity::new(at(5), at(15), Duration::ZERO);
+    let active = active_since(at(5), at(15), Duration::ZERO);
     let began = |remembered: Option<i64>, now, uptime| {
-        activity.began(remembered.map(at), at(now), Duration::from_secs(uptime)).as_second()
+        date_of(active, remembered.map(at), at(now), Duration::from_secs(uptime)).as_second()
     };
     assert_eq!(began(None, 15, 0), 5);
     assert_eq!(began(Some(5), 117, 100), 5, "a drift");

@@ -3,9 +3,9 @@
 use k8s_openapi::api::core::v1::Probe;
 
 use super::*;
-use crate::plan::ending::{Role, StopReason};
+use crate::plan::ending::{ProbedRole, StopReason};
 use crate::pod::restart::RestartPolicy;
-use crate::probe::threshold::{Kind, Outcome};
+use crate::probe::threshold::{Kind, ProbeOutcome};
 
 /// A container `main` with a liveness probe that has a grace period of its own, and a startup probe that has none.
 fn pod(policy: &str) -> Pod {
@@ -16,7 +16,7 @@ fn pod(policy: &str) -> Pod {
     pod
 }
 
-type Found = (&'static str, Kind, Option<Outcome>);
+type Found = (&'static str, Kind, Option<ProbeOutcome>);
 
 fn plan(pod: &Pod, containers: Vec<Container>, found: &[Found]) -> Plan {
     plan_after(&Plan::default(), pod, containers, found)
@@ -31,11 +31,11 @@ fn plan_after(before: &Plan, pod: &Pod, containers: Vec<Container>, found: &[Fou
     plan_pod(&inputs.situation(&Want::Run(Arc::new(pod.clone())), &observed))
 }
 
-const LIVES: Found = ("u-main-0", Kind::Liveness, Some(Outcome::Success));
-const DEAD: Found = ("u-main-0", Kind::Liveness, Some(Outcome::Failure));
+const LIVES: Found = ("u-main-0", Kind::Liveness, Some(ProbeOutcome::Success));
+const DEAD: Found = ("u-main-0", Kind::Liveness, Some(ProbeOutcome::Failure));
 const STARTS: Found = ("u-main-0", Kind::Startup, None);
-const STARTED: Found = ("u-main-0", Kind::Startup, Some(Outcome::Success));
-const STUCK: Found = ("u-main-0", Kind::Startup, Some(Outcome::Failure));
+const STARTED: Found = ("u-main-0", Kind::Startup, Some(ProbeOutcome::Success));
+const STUCK: Found = ("u-main-0", Kind::Startup, Some(ProbeOutcome::Failure));
 
 #[test]
 fn a_container_is_ended_for_a_probe_with_the_grace_of_the_probe() {
@@ -44,8 +44,8 @@ fn a_container_is_ended_for_a_probe_with_the_grace_of_the_probe() {
         ("all is well", &[STARTED, LIVES], &[]),
         ("liveness", &[STARTED, DEAD], &["stop u-main-0@3"]),
         ("startup, without a grace of its own", &[STUCK], &["stop u-main-0@7"]),
-        ("unreadiness ends nobody", &[("u-main-0", Kind::Readiness, Some(Outcome::Failure))], &[]),
-        ("of another container", &[("u-main-7", Kind::Liveness, Some(Outcome::Failure))], &[]),
+        ("unreadiness ends nobody", &[("u-main-0", Kind::Readiness, Some(ProbeOutcome::Failure))], &[]),
+        ("of another container", &[("u-main-7", Kind::Liveness, Some(ProbeOutcome::Failure))], &[]),
     ] {
         let plan = plan(&pod("Always"), vec![container("u", 0, "main", 0, running())], found);
         assert_eq!(words(&plan), expect, "{name}");
@@ -64,8 +64,11 @@ fn the_reason_is_told_in_kubelets_words() {
         assert_eq!(stops[0].why.message("main").as_deref(), Some(expect));
     }
     assert_eq!(StopReason::NotWanted.message("main"), None);
-    let sidecar =
-        StopReason::Unhealthy { probe: Kind::Startup, policy: RestartPolicy::Always, role: Role::Sidecar };
+    let sidecar = StopReason::Unhealthy {
+        probe: Kind::Startup,
+        policy: RestartPolicy::Always,
+        role: ProbedRole::Sidecar,
+    };
     assert_eq!(sidecar.message("proxy").as_deref(), Some("Init container proxy failed startup probe"));
 }
 
@@ -119,16 +122,16 @@ fn a_sidecar_has_started_when_its_startup_probe_has_succeeded() {
     let verdict = |verdict| [("u-proxy-0", Kind::Startup, verdict)];
     let waiting = plan(&pod, vec![proxy()], &verdict(None));
     assert_eq!((words(&waiting), waiting.init), (vec![], Init::Pending));
-    let started = plan(&pod, vec![proxy()], &verdict(Some(Outcome::Success)));
+    let started = plan(&pod, vec![proxy()], &verdict(Some(ProbeOutcome::Success)));
     assert_eq!((words(&started), started.init), (vec!["start 0 #0 in u-s0 after 0".into()], Init::Passed));
     // Whether it lives counts only for itself.
     let found = [
-        ("u-proxy-0", Kind::Startup, Some(Outcome::Success)),
-        ("u-proxy-0", Kind::Liveness, Some(Outcome::Failure)),
+        ("u-proxy-0", Kind::Startup, Some(ProbeOutcome::Success)),
+        ("u-proxy-0", Kind::Liveness, Some(ProbeOutcome::Failure)),
     ];
     let dead = plan(&pod, vec![proxy()], &found);
     assert_eq!(words(&dead), ["stop u-proxy-0@7", "start 0 #0 in u-s0 after 0"]);
-    let stuck = plan(&pod, vec![proxy()], &verdict(Some(Outcome::Failure)));
+    let stuck = plan(&pod, vec![proxy()], &verdict(Some(ProbeOutcome::Failure)));
     assert_eq!((words(&stuck), stuck.init), (vec!["stop u-proxy-0@7".into()], Init::Pending));
     // One that is restarted later holds up nobody.
     let beside = vec![proxy(), container("u", 0, "main", 0, exited(1, 50))];

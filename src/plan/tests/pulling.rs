@@ -1,10 +1,10 @@
 //! While an image is pulled: who waits for it, and who does not.
 
 use super::*;
-use crate::probe::threshold::{Kind, Outcome};
+use crate::probe::threshold::{Kind, ProbeOutcome};
 
 fn plan(pod: &Pod, containers: Vec<Container>, pulling: &str, dead: Option<&str>) -> Plan {
-    let dead = dead.map(|id| ((ContainerId::from(id), Kind::Liveness), Some(Outcome::Failure)));
+    let dead = dead.map(|id| ((ContainerId::from(id), Kind::Liveness), Some(ProbeOutcome::Failure)));
     let inputs = Inputs {
         history: History { pulling: [pulling.to_owned()].into(), ..History::default() },
         probes: dead.into_iter().collect(),

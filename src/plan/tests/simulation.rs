@@ -10,7 +10,7 @@ use crate::plan::checkpoint::Life;
 use crate::pod::hook::Hook;
 use crate::pod::is_sidecar;
 use crate::pod::restart::{AfterExit, after_exit};
-use crate::probe::threshold::{Kind, Outcome};
+use crate::probe::threshold::{Kind, ProbeOutcome};
 
 /// A runtime that does as it is told, and holds the rules that containerd holds; with what the worker remembers.
 struct Simulated {
@@ -263,7 +263,7 @@ proptest! {
         failed in prop::collection::vec(prop::sample::select(vec![None, None, Some(Kind::Liveness), Some(Kind::Startup)]), 8),
     ) {
         let failed = observed.containers.iter().zip(failed).filter_map(|(c, kind)| Some((c.id.clone(), kind?)));
-        let probes = failed.map(|key| (key, Some(Outcome::Failure))).collect();
+        let probes = failed.map(|key| (key, Some(ProbeOutcome::Failure))).collect();
         let mut checkpoint = Checkpoint::default();
         if completed {
             checkpoint.note(&pod, Life::Completed, Arc::default());

@@ -1,7 +1,7 @@
 //! Pods whose containers may not be started.
 
 use super::*;
-use crate::probe::threshold::{Kind, Outcome};
+use crate::probe::threshold::{Kind, ProbeOutcome};
 
 #[test]
 fn what_may_not_be_started_runs_on_and_is_not_started() {
@@ -71,7 +71,7 @@ fn what_may_not_be_started_runs_on_and_is_not_started() {
 #[test]
 fn an_unhealthy_container_is_ended_though_it_is_not_started_again() {
     let want = Want::Run(Arc::new(pod_with("p", "u", "Always", &["main"])));
-    let failed = ((ContainerId::from("u-main-0"), Kind::Liveness), Some(Outcome::Failure));
+    let failed = ((ContainerId::from("u-main-0"), Kind::Liveness), Some(ProbeOutcome::Failure));
     let calm = Inputs {
         starts: Starts::Refused("another key".into()),
         probes: [failed].into_iter().collect(),

@@ -47,7 +47,7 @@ impl fmt::Display for ItemPath {
 
 /// What one item of a text comes to.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Item {
+pub struct ListItem {
     /// Where it stands.
     pub path: ItemPath,
     /// The name that the pod has or would have; none if it cannot be told.
@@ -75,7 +75,7 @@ pub(crate) struct ObjectItem {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ListContents {
     /// Its pods, and what is neither pod nor object.
-    pub(crate) pods: Vec<Item>,
+    pub(crate) pods: Vec<ListItem>,
     /// Its ConfigMaps and Secrets.
     pub(crate) objects: Vec<ObjectItem>,
 }
@@ -84,7 +84,7 @@ pub(crate) struct ListContents {
 ///
 /// # Errors
 /// When the text as a whole is at fault: it cannot be read, holds no document at all, or too many.
-pub fn decode_list(bytes: &[u8], origin: &Origin<'_>) -> Result<Vec<Item>, Refusal> {
+pub fn decode_list(bytes: &[u8], origin: &Origin<'_>) -> Result<Vec<ListItem>, Refusal> {
     decode_contents(bytes, origin).map(|contents| contents.pods)
 }
 
@@ -146,7 +146,10 @@ fn decode_parts(
             }
             Err(refusal) => {
                 let (path, manifest) = (document_path, Value::Null);
-                parts.push((number, Part::Pod(Item { path, name: None, manifest, decoded: Err(refusal) })));
+                parts.push((
+                    number,
+                    Part::Pod(ListItem { path, name: None, manifest, decoded: Err(refusal) }),
+                ));
             }
         }
     }
@@ -155,7 +158,7 @@ fn decode_parts(
 
 /// One item of a text.
 enum Part {
-    Pod(Item),
+    Pod(ListItem),
     Object(ObjectItem),
 }
 
@@ -288,7 +291,7 @@ fn decode(path: ItemPath, document: Document, origin: &Origin<'_>) -> Part {
         Ok(decoded) => Some(decoded.pod.name.clone()),
         Err(_) => name_of(&document.value, origin.node_name),
     };
-    Part::Pod(Item { path, name, manifest: document.value, decoded })
+    Part::Pod(ListItem { path, name, manifest: document.value, decoded })
 }
 
 /// The name that a pod would have if the rest of its manifest were good.

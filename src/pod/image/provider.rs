@@ -139,12 +139,12 @@ struct File {
     _api_version: String,
     #[serde(rename = "kind")]
     _kind: String,
-    providers: Option<Vec<Item>>,
+    providers: Option<Vec<ProviderEntry>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Item {
+struct ProviderEntry {
     name: String,
     match_images: Option<Vec<String>>,
     default_cache_duration: Option<String>,
@@ -161,7 +161,7 @@ struct Variable {
     value: String,
 }
 
-impl Item {
+impl ProviderEntry {
     fn check(self) -> Result<Provider, (&'static str, &'static str)> {
         let name = self.name;
         if name.is_empty() || name.contains(['/', ' ']) || name == "." || name == ".." {
@@ -195,7 +195,7 @@ impl Item {
 
 /// What a plugin answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct PluginAnswer {
     /// The credentials.
     pub keyring: Keyring,
     scope: Scope,
@@ -213,7 +213,7 @@ enum Scope {
 
 /// An answer that cannot be used. Tells nothing of what it holds but its type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum AnswerError {
+pub(crate) enum PluginAnswerError {
     /// Not JSON, or not of the form that was agreed upon.
     #[error("its answer is not a CredentialProviderResponse")]
     Form,
@@ -232,7 +232,7 @@ pub(crate) enum AnswerError {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Response {
+struct PluginResponse {
     cache_key_type: String,
     cache_duration: Option<String>,
     auth: Option<BTreeMap<String, Auth>>,
@@ -261,27 +261,27 @@ impl Provider {
     ///
     /// # Errors
     /// When that is no answer.
-    pub(crate) fn answer(&self, bytes: &[u8]) -> Result<Answer, AnswerError> {
-        let value: Value = serde_json::from_slice(bytes).map_err(|_| AnswerError::Form)?;
+    pub(crate) fn answer(&self, bytes: &[u8]) -> Result<PluginAnswer, PluginAnswerError> {
+        let value: Value = serde_json::from_slice(bytes).map_err(|_| PluginAnswerError::Form)?;
         let said = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default();
         if said("apiVersion") != self.api_version {
             let found: String = said("apiVersion").chars().take(80).collect();
-            return Err(AnswerError::Version { found, expected: self.api_version.clone() });
+            return Err(PluginAnswerError::Version { found, expected: self.api_version.clone() });
         }
         if said("kind") != "CredentialProviderResponse" {
-            return Err(AnswerError::Form);
+            return Err(PluginAnswerError::Form);
         }
-        let response = Response::deserialize(&value).map_err(|_| AnswerError::Form)?;
+        let response = PluginResponse::deserialize(&value).map_err(|_| PluginAnswerError::Form)?;
         let scope = match response.cache_key_type.as_str() {
             "Image" => Scope::Image,
             "Registry" => Scope::Registry,
             "Global" => Scope::Global,
-            _ => return Err(AnswerError::Scope),
+            _ => return Err(PluginAnswerError::Scope),
         };
         let keep = match response.cache_duration {
             // A negative duration has expired.
             Some(text) => {
-                let nanos = parse_duration(&text).ok_or(AnswerError::Form)?;
+                let nanos = parse_duration(&text).ok_or(PluginAnswerError::Form)?;
                 Some(Duration::from_nanos(u64::try_from(nanos).unwrap_or(0)))
             }
             None => None,
@@ -290,18 +290,18 @@ impl Provider {
         for (pattern, Auth { username, password }) in response.auth.into_iter().flatten() {
             keyring.add(&pattern, Credential::Basic { username, password });
         }
-        Ok(Answer { keyring, scope, keep })
+        Ok(PluginAnswer { keyring, scope, keep })
     }
 }
 
 /// The answers of one plugin that are still valid.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
-    kept: BTreeMap<Key, (Instant, Keyring)>,
+    kept: BTreeMap<CredentialKey, (Instant, Keyring)>,
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Key {
+enum CredentialKey {
     Image(String),
     Registry(String),
     Global,
@@ -317,7 +317,7 @@ impl Answers {
     }
 
     /// Keeps an answer for as long as it is valid, and removes those that have expired.
-    pub(crate) fn put(&mut self, provider: &Provider, repository: &str, answer: &Answer, now: Instant) {
+    pub(crate) fn put(&mut self, provider: &Provider, repository: &str, answer: &PluginAnswer, now: Instant) {
         self.kept.retain(|_, (until, _)| now < *until);
         let keep = answer.keep.unwrap_or(provider.default_cache);
         if let Some(until) = now.checked_add(keep).filter(|_| !keep.is_zero()) {
@@ -327,11 +327,11 @@ impl Answers {
 }
 
 impl Scope {
-    fn key(self, repository: &str) -> Key {
+    fn key(self, repository: &str) -> CredentialKey {
         match self {
-            Self::Image => Key::Image(repository.to_owned()),
-            Self::Registry => Key::Registry(registry(repository).to_owned()),
-            Self::Global => Key::Global,
+            Self::Image => CredentialKey::Image(repository.to_owned()),
+            Self::Registry => CredentialKey::Registry(registry(repository).to_owned()),
+            Self::Global => CredentialKey::Global,
         }
     }
 }

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
+use super::Quantities;
 use crate::pod::is_sidecar;
 use crate::pod::quantity::Amount;
 
-type Quantities = BTreeMap<String, Quantity>;
 type Amounts = BTreeMap<String, Amount>;
 
 /// Requests and limits of a pod: its own where they are written, else what its containers need at most.

@@ -11,7 +11,7 @@ use crate::pod::quantity::Amount;
 use crate::text::excerpt::quoted;
 
 /// What a list of resources says, by name.
-type Amounts<'a> = BTreeMap<&'a str, Amount>;
+type AmountsByName<'a> = BTreeMap<&'a str, Amount>;
 
 /// Validates what the pod as a whole asks for.
 pub(super) fn validate_pod_resources(spec: &PodSpec, findings: &mut Findings) {
@@ -64,8 +64,8 @@ fn amounts<'a>(
     list: Option<&'a BTreeMap<String, Quantity>>,
     path: &str,
     findings: &mut Findings,
-) -> Amounts<'a> {
-    let mut amounts = Amounts::new();
+) -> AmountsByName<'a> {
+    let mut amounts = AmountsByName::new();
     for (name, quantity) in list.into_iter().flatten() {
         let field = format!("{path}[{name}]");
         findings.check(&field, not_a_resource(name));

@@ -46,13 +46,13 @@ fn watch(schedule: &mut Schedule, name: &str, targets: Vec<Target>, second: u64)
 }
 
 /// What is due, as `id:Kind`.
-fn due(schedule: &mut Schedule, second: u64) -> (Vec<String>, Vec<Arc<Key>>) {
+fn due(schedule: &mut Schedule, second: u64) -> (Vec<String>, Vec<Arc<ProbeKey>>) {
     let jobs = schedule.take_due(Duration::from_secs(second));
     let words = jobs.iter().map(|job| format!("{}:{}", job.key.id, job.key.kind.as_str())).collect();
     (words, jobs.into_iter().map(|job| job.key).collect())
 }
 
-fn end(schedule: &mut Schedule, key: &Arc<Key>, result: ProbeResult, second: u64) -> Option<Noted> {
+fn end(schedule: &mut Schedule, key: &Arc<ProbeKey>, result: ProbeResult, second: u64) -> Option<Noted> {
     schedule.note(key, Ran { result, output: String::new() }, moment(second))
 }
 
@@ -114,7 +114,7 @@ fn startup_gates_the_others_and_is_not_asked_again() {
     let (words, keys) = due(&mut schedule, 30);
     assert_eq!(words, ["c:Startup"]);
     let noted = end(&mut schedule, &keys[0], ProbeResult::Warning, 31).unwrap();
-    assert_eq!(noted, Noted { news: News::Changed, verdict: Change::Verdict(Outcome::Success) });
+    assert_eq!(noted, Noted { news: News::Changed, verdict: ProbeChange::Verdict(ProbeOutcome::Success) });
     assert!(!schedule.verdicts(&pod("p")).is_ready(&"c".into()), "it has started, and is not ready yet");
     let (words, keys) = due(&mut schedule, 31);
     assert_eq!(words, ["c:Readiness", "c:Liveness"], "at once");
@@ -128,7 +128,7 @@ fn failures_settle_liveness_and_startup_and_a_new_container_begins_anew() {
     for kind in [Kind::Liveness, Kind::Startup] {
         let mut schedule = schedule();
         watch(&mut schedule, "p", vec![target("old", kind, 20, 0)], 20);
-        for (second, expect) in [(20, Change::None), (30, Change::Verdict(Outcome::Failure))] {
+        for (second, expect) in [(20, ProbeChange::None), (30, ProbeChange::Verdict(ProbeOutcome::Failure))] {
             let (_, keys) = due(&mut schedule, second);
             assert_eq!(end(&mut schedule, &keys[0], ProbeResult::Failure, second).unwrap().verdict, expect);
         }
@@ -149,7 +149,7 @@ fn what_could_not_be_run_says_nothing() {
         let (_, keys) = due(&mut schedule, second);
         let noted = end(&mut schedule, &keys[0], ProbeResult::Unknown, second).unwrap();
         let news = if second == 20 { News::First } else { News::No };
-        assert_eq!(noted, Noted { news, verdict: Change::None });
+        assert_eq!(noted, Noted { news, verdict: ProbeChange::None });
     }
     assert_eq!(schedule.verdicts(&pod("p")).failed(&"c".into()), None);
 }
@@ -158,7 +158,7 @@ fn what_could_not_be_run_says_nothing() {
 fn what_is_held_keeps_its_verdict_and_is_not_run() {
     let mut schedule = schedule();
     let kinds = || Kind::ALL.map(|kind| target("c", kind, 20, 0)).to_vec();
-    let known = |target: Target| Target { known: Some(Outcome::Success), ..target };
+    let known = |target: Target| Target { known: Some(ProbeOutcome::Success), ..target };
     watch(&mut schedule, "p", kinds().into_iter().map(known).collect(), 20);
     let (words, keys) = due(&mut schedule, 20);
     assert_eq!(words, ["c:Readiness", "c:Liveness"], "it is known to have started");

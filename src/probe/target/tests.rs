@@ -3,7 +3,7 @@
 use super::*;
 use crate::pod::observed::Exit;
 use crate::pod::state::{CreatedContainer, Waiting};
-use crate::pod::testing::pod_with;
+use crate::pod::testing::{self, pod_with};
 use crate::pod::{ConfigHash, PodUid, SandboxId};
 
 fn at(second: i64) -> Timestamp {
@@ -27,22 +27,9 @@ fn pod() -> Pod {
 fn container(name: &str, attempt: u32, state: ContainerState) -> Container {
     Container {
         id: ContainerId(format!("{name}-{attempt}")),
-        sandbox: SandboxId::from("s"),
-        uid: PodUid::from("u"),
-        name: name.into(),
         attempt,
-        hash: String::new(),
-        crashes: 0,
-        round: 0,
-        sidecar: None,
-        grace: None,
-        pre_stop: None,
-        stop_signal: None,
-        earlier_boot: false,
-        image: String::new(),
-        image_ref: String::new(),
         created_at: at(1),
-        state,
+        ..testing::container(name, state)
     }
 }
 

@@ -9,24 +9,24 @@ use crate::pod::cgroup_name::CgroupDriver;
 
 /// The part of containerd's configuration that tells.
 #[derive(Deserialize)]
-struct Config {
-    containerd: Containerd,
+struct DriverConfig {
+    containerd: DriverSection,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Containerd {
+struct DriverSection {
     default_runtime_name: String,
-    runtimes: BTreeMap<String, Runtime>,
+    runtimes: BTreeMap<String, ContainerdRuntime>,
 }
 
 #[derive(Deserialize)]
-struct Runtime {
-    options: Option<Options>,
+struct ContainerdRuntime {
+    options: Option<RuncOptions>,
 }
 
 #[derive(Deserialize)]
-struct Options {
+struct RuncOptions {
     #[serde(rename = "SystemdCgroup")]
     systemd_cgroup: Option<bool>,
 }
@@ -41,7 +41,7 @@ pub(super) fn driver_told(answer: &RuntimeConfigResponse) -> Option<CgroupDriver
 
 /// What the configuration says that containerd before 2.0 shows; none if there is none, or it does not say.
 pub(super) fn driver_shown(answer: &StatusResponse) -> Option<CgroupDriver> {
-    let config: Config = serde_json::from_str(answer.info.get("config")?).ok()?;
+    let config: DriverConfig = serde_json::from_str(answer.info.get("config")?).ok()?;
     let runtime = config.containerd.runtimes.get(&config.containerd.default_runtime_name)?;
     match runtime.options.as_ref()?.systemd_cgroup? {
         true => Some(CgroupDriver::Systemd),

@@ -12,8 +12,6 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_lite::future;
-use smol::Timer;
 use tokio::runtime::Handle;
 use tonic::transport::{self, Channel};
 use tonic::{Code, Request, Response, Status};
@@ -34,6 +32,7 @@ use super::proto::{
     StartContainerRequest, StatusRequest, StatusResponse, StopContainerRequest, StopPodSandboxRequest,
 };
 use crate::pod::id::{ContainerId, SandboxId};
+use crate::time::within::within;
 
 /// A node with a thousand containers passes tonic's default of 4 MiB in one list.
 const MAX_ANSWER: usize = 16 << 20;
@@ -65,7 +64,7 @@ impl Default for Timeouts {
 }
 
 /// Is told of every call when it ends: kubelet's name of the operation, how long it took, how it failed.
-pub type Observer = Arc<dyn Fn(&'static str, Duration, Option<ErrorClass>) + Send + Sync>;
+pub type CallObserver = Arc<dyn Fn(&'static str, Duration, Option<ErrorClass>) + Send + Sync>;
 
 /// A call, by its CRI name and by the one in kubelet's metrics.
 struct Op {
@@ -87,7 +86,7 @@ pub struct CriClient {
     events: EventsClient<Channel>,
     tasks: TasksClient<Channel>,
     timeouts: Timeouts,
-    observer: Observer,
+    observer: CallObserver,
 }
 
 impl fmt::Debug for CriClient {
@@ -106,7 +105,7 @@ impl CriClient {
         runtime: &Endpoint,
         image: &Endpoint,
         timeouts: Timeouts,
-        observer: Observer,
+        observer: CallObserver,
     ) -> Result<Self, CriError> {
         let _reactor = handle.enter();
         let runtime_channel = channel(runtime)?;
@@ -341,22 +340,16 @@ impl CriClient {
         let mut request = Request::new(request);
         // Tells the runtime, so that it gives up too; a little later, so that it is our own deadline that speaks.
         request.set_timeout(deadline.saturating_add(SLACK));
+        // tonic's own timeout begins after the connection and ends at the answer's head; this one spans it all.
         // Boxed: tonic's future holds the message several times over.
-        let answer = within(deadline, Box::pin(send(request))).await;
+        let answer = within(deadline, Box::pin(send(request))).await.unwrap_or_else(|| {
+            Err(Status::new(Code::DeadlineExceeded, format!("no answer within {deadline:?}")))
+        });
         let answer =
             answer.map(Response::into_inner).map_err(|status| CriError::from_status(op.rpc, &status));
         (self.observer)(op.metric, start.elapsed(), answer.as_ref().err().map(|error| error.class));
         answer
     }
-}
-
-/// tonic's own timeout begins after the connection and ends at the answer's head; this one spans it all.
-async fn within<A>(deadline: Duration, call: impl Future<Output = Result<A, Status>>) -> Result<A, Status> {
-    future::or(call, async {
-        Timer::after(deadline).await;
-        Err(Status::new(Code::DeadlineExceeded, format!("no answer within {deadline:?}")))
-    })
-    .await
 }
 
 /// What is to be stopped or removed and does not exist needs nothing more.

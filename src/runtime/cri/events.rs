@@ -20,10 +20,10 @@ const FILTER: &str = "namespace==k8s.io,topic==\"/tasks/exit\"";
 
 /// The ends of containers and sandboxes (a sandbox's pause process is a container to containerd), as they happen.
 pub struct TaskExits {
-    state: State,
+    state: TaskState,
 }
 
-enum State {
+enum TaskState {
     /// containerd sends the head of its answer with the first event, not when it has subscribed.
     Opening(Boxed<Result<Response<Streaming<Envelope>>, Status>>),
     Open(Box<Streaming<Envelope>>),
@@ -43,7 +43,7 @@ impl TaskExits {
     /// A subscription that opens at the first poll.
     pub(super) fn new(mut client: EventsClient<Channel>) -> Self {
         let request = Request::new(SubscribeRequest { filters: vec![FILTER.to_owned()] });
-        Self { state: State::Opening(Box::pin(async move { client.subscribe(request).await })) }
+        Self { state: TaskState::Opening(Box::pin(async move { client.subscribe(request).await })) }
     }
 
     /// The next container, or sandbox, whose main process ended.
@@ -56,15 +56,15 @@ impl TaskExits {
     pub async fn next(&mut self) -> Result<ContainerId, CriError> {
         loop {
             let item = match &mut self.state {
-                State::Opening(answer) => match answer.await {
+                TaskState::Opening(answer) => match answer.await {
                     Ok(stream) => {
-                        self.state = State::Open(Box::new(stream.into_inner()));
+                        self.state = TaskState::Open(Box::new(stream.into_inner()));
                         continue;
                     }
                     Err(status) => Some(Err(status)),
                 },
-                State::Open(stream) => stream.next().await,
-                State::Ended => None,
+                TaskState::Open(stream) => stream.next().await,
+                TaskState::Ended => None,
             };
             match item {
                 Some(Ok(envelope)) => {
@@ -73,7 +73,7 @@ impl TaskExits {
                     }
                 }
                 ended => {
-                    self.state = State::Ended;
+                    self.state = TaskState::Ended;
                     let closed = || Status::unavailable("the event stream was closed");
                     return Err(CriError::from_status(
                         Self::OP,

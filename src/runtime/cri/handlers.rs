@@ -9,12 +9,12 @@ use super::proto::StatusResponse;
 
 /// The part of containerd's configuration that names its handlers.
 #[derive(Deserialize)]
-struct Config {
-    containerd: Containerd,
+struct HandlersConfig {
+    containerd: HandlersSection,
 }
 
 #[derive(Deserialize)]
-struct Containerd {
+struct HandlersSection {
     runtimes: BTreeMap<String, IgnoredAny>,
 }
 
@@ -23,7 +23,8 @@ pub(super) fn handlers(answer: &StatusResponse) -> Vec<String> {
     let mut names: Vec<String> = answer.runtime_handlers.iter().map(|handler| handler.name.clone()).collect();
     if names.is_empty() {
         // containerd tells them itself since 2.0; before, its configuration does.
-        let config = answer.info.get("config").and_then(|text| serde_json::from_str::<Config>(text).ok());
+        let config =
+            answer.info.get("config").and_then(|text| serde_json::from_str::<HandlersConfig>(text).ok());
         names = config.map(|config| config.containerd.runtimes.into_keys().collect()).unwrap_or_default();
     }
     names.retain(|name| !name.is_empty());

@@ -7,7 +7,6 @@ mod http;
 
 use std::time::Duration;
 
-use futures_lite::future;
 use smol::Timer;
 use tracing::warn;
 
@@ -17,6 +16,7 @@ use crate::http::{HttpError, LookupOwner, Url};
 use crate::pod::ContainerId;
 use crate::pod::hook::{Hook, HttpGet};
 use crate::runtime::cri::CriError;
+use crate::time::within::within;
 
 use http::{Answered, USER_AGENT, ask};
 
@@ -73,10 +73,6 @@ impl HandlerRunner {
         pod_ip: Option<&str>,
         limit: Duration,
     ) -> Result<(), HookError> {
-        let late = async {
-            Timer::after(limit).await;
-            Err(HookError::Late(limit))
-        };
         let run = async {
             match hook {
                 Hook::Exec(command) => self.exec_hook(id, command, limit).await,
@@ -88,8 +84,8 @@ impl HandlerRunner {
                 Hook::Invalid(reason) => Err(HookError::Invalid(reason.clone())),
             }
         };
-        // First what was asked for: a pause may be as long as its limit.
-        future::or(run, late).await
+        // A pause may be as long as its limit.
+        within(limit, run).await.unwrap_or(Err(HookError::Late(limit)))
     }
 
     async fn exec_hook(

@@ -11,7 +11,7 @@ use hyper::header::{
 };
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
-use crate::http::{BodyLimit, LookupOwner, Redirects, Request, Tls, Url};
+use crate::http::{BodyLimit, GetRequest, LookupOwner, Redirects, Tls, Url};
 use crate::pod::hook::HttpGet;
 
 /// kubelet makes ten requests in a row, and stays with the host.
@@ -51,11 +51,11 @@ pub(super) fn request(
     agent: &'static str,
     deadline: Duration,
     owner: LookupOwner,
-) -> Result<Request, BadHeader> {
+) -> Result<GetRequest, BadHeader> {
     let url = Url::of(get.scheme, host, get.port, target(&get.path));
     let headers = headers(&get.headers, &authority(host, get.port), agent)?;
     let (body, tls) = (BodyLimit::Start(MAX_BODY), Tls::Unverified);
-    Ok(Request {
+    Ok(GetRequest {
         url,
         headers,
         secrets: HeaderMap::new(),
@@ -126,7 +126,7 @@ mod tests {
         HttpGet { scheme: Scheme::Http, host: None, port: 80, path: path.to_owned(), headers }
     }
 
-    fn made(get: &HttpGet, host: &str) -> Result<Request, BadHeader> {
+    fn made(get: &HttpGet, host: &str) -> Result<GetRequest, BadHeader> {
         request(get, host, "kube-test/1.36", Duration::from_secs(1), LookupOwner::Source)
     }
 

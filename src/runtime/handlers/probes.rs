@@ -6,11 +6,7 @@
 
 mod grpc;
 
-use std::future::Future;
 use std::time::Duration;
-
-use futures_lite::future;
-use smol::Timer;
 
 use super::http_get::{REDIRECTS, authority, request};
 use super::{HandlerRunner, LOOPBACK};
@@ -23,6 +19,7 @@ use crate::probe::target::ProbeHost;
 use crate::runtime::cri::ErrorClass;
 use crate::text::chain;
 use crate::text::excerpt::beginning;
+use crate::time::within::within;
 
 /// As kubelet 1.36 calls itself.
 const USER_AGENT: &str = "kube-probe/1.36";
@@ -61,7 +58,7 @@ impl HandlerRunner {
                     let late = || failed(format!("timeout: health rpc did not complete within {timeout:?}"));
                     let host = host(None)?;
                     let ask = grpc::check(&self.reactor, &host, *port, service, timeout);
-                    within(timeout, late, ask).await
+                    within(timeout, ask).await.unwrap_or_else(late)
                 }
                 Check::Invalid(reason) => ran(ProbeResult::Unknown, reason),
             })
@@ -90,7 +87,7 @@ impl HandlerRunner {
                 Err(error) => ran(ProbeResult::Unknown, &chain(&error)),
             }
         };
-        within(timeout.saturating_add(EXEC_SLACK), late, run).await
+        within(timeout.saturating_add(EXEC_SLACK), run).await.unwrap_or_else(late)
     }
 
     async fn http_check(&self, get: &HttpGet, host: &str, timeout: Duration, owner: LookupOwner) -> Ran {
@@ -133,14 +130,6 @@ impl HandlerRunner {
 /// The beginning of what a command printed; it may have printed megabytes.
 fn printed(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_OUTPUT)]).into_owned()
-}
-
-async fn within(timeout: Duration, late: impl FnOnce() -> Ran, run: impl Future<Output = Ran>) -> Ran {
-    let late = async {
-        Timer::after(timeout).await;
-        late()
-    };
-    future::or(run, late).await
 }
 
 fn failed(output: String) -> Ran {

@@ -34,7 +34,7 @@ pub(super) struct Credentials {
 
 /// What was found for a repository.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct FoundCredentials {
     /// To be tried in this order.
     pub(super) credentials: Vec<Credential>,
     /// What could not be asked, and why.
@@ -43,7 +43,7 @@ pub(super) struct Found {
 
 /// A file that cannot be used.
 #[derive(Debug, thiserror::Error)]
-enum FileError {
+enum CredentialFileError {
     #[error("cannot read the file")]
     Read(#[source] io::Error),
     #[error("not a file of credentials")]
@@ -92,8 +92,8 @@ impl Credentials {
     }
 
     /// The credentials for a repository: those of the file, then those of plugins.
-    pub(super) async fn find(&self, repository: &str) -> Found {
-        let mut found = Found::default();
+    pub(super) async fn find(&self, repository: &str) -> FoundCredentials {
+        let mut found = FoundCredentials::default();
         if let Some(keyring) = self.read_files().await {
             found.credentials = keyring.lookup(repository);
         }
@@ -152,17 +152,17 @@ impl Credentials {
 }
 
 /// Reads a file; none if there is none.
-fn load(path: &Path, file: DockerFile) -> Result<Option<Loaded>, FileError> {
+fn load(path: &Path, file: DockerFile) -> Result<Option<Loaded>, CredentialFileError> {
     let mut opened = match File::open(path) {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Ok(None);
         }
-        opened => opened.map_err(FileError::Read)?,
+        opened => opened.map_err(CredentialFileError::Read)?,
     };
-    let mode = opened.metadata().map_err(FileError::Read)?.permissions().mode();
+    let mode = opened.metadata().map_err(CredentialFileError::Read)?.permissions().mode();
     let mut text = String::new();
-    opened.by_ref().take(MAX_BYTES).read_to_string(&mut text).map_err(FileError::Read)?;
-    let (keyring, useless) = Keyring::parse(&text, file).map_err(FileError::Parse)?;
+    opened.by_ref().take(MAX_BYTES).read_to_string(&mut text).map_err(CredentialFileError::Read)?;
+    let (keyring, useless) = Keyring::parse(&text, file).map_err(CredentialFileError::Parse)?;
     let mut faults = Vec::new();
     if mode & OTHERS_READ != 0 {
         faults.push("every user of this machine can read the file".to_owned());
@@ -181,7 +181,7 @@ mod tests {
 
     const ENTRY: &str = r#"{"auths": {"r.io": {"username": "NAME", "password": "p"}}}"#;
 
-    fn names(found: &Found) -> Vec<&str> {
+    fn names(found: &FoundCredentials) -> Vec<&str> {
         let names = found.credentials.iter().map(|found| match found {
             Credential::Basic { username, .. } => username.as_str(),
             other => panic!("{other:?}"),

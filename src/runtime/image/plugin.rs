@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 
 use futures_lite::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, future};
 use rustix::process::{Pid, Signal, kill_process_group};
-use smol::Timer;
 use smol::process::{Child, Command};
 use tracing::{debug, warn};
 
 use crate::pod::image::keyring::Keyring;
-use crate::pod::image::provider::{Answer, AnswerError, Answers, Provider, registry};
+use crate::pod::image::provider::{Answers, PluginAnswer, PluginAnswerError, Provider, registry};
 use crate::runtime::limiter::PermitsByName;
+use crate::time::within::within;
 
 /// How long a plugin may take, as in kubelet.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -60,7 +60,7 @@ pub(super) enum PluginError {
     #[error("its answer is longer than {MAX_ANSWER} bytes")]
     TooLong,
     #[error(transparent)]
-    Answer(#[from] AnswerError),
+    PluginAnswer(#[from] PluginAnswerError),
 }
 
 impl Plugin {
@@ -121,7 +121,7 @@ impl Plugin {
     }
 
     /// Runs the program once.
-    async fn run(&self, repository: &str) -> Result<Answer, PluginError> {
+    async fn run(&self, repository: &str) -> Result<PluginAnswer, PluginError> {
         debug!(plugin = self.provider.name, repository, "asking for credentials");
         let mut command = std::process::Command::new(&self.program);
         command.args(&self.provider.args).envs(self.provider.env.iter().cloned());
@@ -133,19 +133,13 @@ impl Plugin {
             .stderr(Stdio::piped())
             .spawn();
         let child = spawned.map_err(|cause| PluginError::Run { program: self.program.clone(), cause })?;
-        let late = async {
-            Timer::after(self.deadline).await;
-            Err(PluginError::Late(self.deadline))
-        };
         let request = self.provider.request(repository);
-        let (outcome, complaint) = future::or(
-            async {
-                let mut complaint = Vec::new();
-                (exchange(child, request.as_bytes(), &mut complaint).await, complaint)
-            },
-            async { (late.await, Vec::new()) },
-        )
-        .await;
+        let exchanged = within(self.deadline, async {
+            let mut complaint = Vec::new();
+            (exchange(child, request.as_bytes(), &mut complaint).await, complaint)
+        });
+        let late = || (Err(PluginError::Late(self.deadline)), Vec::new());
+        let (outcome, complaint) = exchanged.await.unwrap_or_else(late);
         let outcome = outcome.and_then(|answer| Ok(self.provider.answer(&answer)?));
         if let Err(error) = &outcome {
             let complaint = String::from_utf8_lossy(&complaint);
@@ -156,12 +150,12 @@ impl Plugin {
 }
 
 /// A process that is ended with its whole group, unless it has ended by itself.
-struct Group {
+struct ProcessGroup {
     child: Child,
     ended: bool,
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         if let (false, Some(pid)) = (self.ended, pid) {
@@ -173,7 +167,7 @@ impl Drop for Group {
 
 /// Writes the request, and reads until the process has ended; what it complains about goes to `complaint`.
 async fn exchange(child: Child, request: &[u8], complaint: &mut Vec<u8>) -> Result<Vec<u8>, PluginError> {
-    let mut group = Group { child, ended: false };
+    let mut group = ProcessGroup { child, ended: false };
     let child = &mut group.child;
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let write = async {
@@ -298,7 +292,7 @@ mod tests {
             let deadline = Instant::now() + Duration::from_secs(30);
             while !gone() {
                 assert!(Instant::now() < deadline, "{script}: something runs on");
-                smol::block_on(Timer::after(Duration::from_millis(10)));
+                smol::block_on(smol::Timer::after(Duration::from_millis(10)));
             }
         }
         let (dir, plugin) = plugin("");

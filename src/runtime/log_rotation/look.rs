@@ -11,7 +11,8 @@ use crate::host::FileError;
 use crate::host::log_watch::{LogWatch, WatchId};
 use crate::host::pod_logs::{LogDir, is_full, open_pod_logs};
 use crate::plan::log_rotation::{
-    ContainerLogs, Life, Policy, Step, current_name, plan_cap, plan_full, plan_rotation, select_oldest,
+    ContainerLife, ContainerLogs, Policy, RotationStep, current_name, plan_cap, plan_full, plan_rotation,
+    select_oldest,
 };
 use crate::pod::{ContainerId, PodName, PodUid, keys};
 use crate::runtime::cri::CriError;
@@ -24,11 +25,11 @@ pub(super) struct Attempt {
     container: String,
     attempt: u32,
     id: ContainerId,
-    life: Life,
+    life: ContainerLife,
 }
 
 /// A container's directory of logs, and what is in it.
-type Listed = (Arc<LogDir>, ContainerLogs);
+type ListedLogs = (Arc<LogDir>, ContainerLogs);
 
 /// What a look needs.
 pub(super) struct Look {
@@ -86,9 +87,9 @@ impl Look {
                 attempt: listed.metadata.as_ref()?.attempt,
                 id: ContainerId(listed.id.clone()),
                 life: match ContainerState::try_from(listed.state) {
-                    Ok(ContainerState::ContainerRunning) => Life::Running,
-                    Ok(ContainerState::ContainerExited) => Life::Dead,
-                    _ => Life::Unknown,
+                    Ok(ContainerState::ContainerRunning) => ContainerLife::Running,
+                    Ok(ContainerState::ContainerExited) => ContainerLife::Dead,
+                    _ => ContainerLife::Unknown,
                 },
             })
         });
@@ -107,11 +108,12 @@ impl Look {
         for (dir, logs) in &pod {
             for (attempt, life) in &logs.attempts {
                 let name = current_name(*attempt);
-                let current = logs.files.iter().find(|file| *life == Life::Running && file.name == name);
+                let current =
+                    logs.files.iter().find(|file| *life == ContainerLife::Running && file.name == name);
                 looked.largest = looked.largest.max(current.map_or(0, |file| file.size));
             }
             for step in plan_rotation(logs, &self.policy, self.now) {
-                has_new_logs |= matches!(step, Step::Rotate { .. } | Step::Reopen { .. });
+                has_new_logs |= matches!(step, RotationStep::Rotate { .. } | RotationStep::Reopen { .. });
                 if let Err(error) = self.apply(dir, step, attempts).await {
                     failed.get_or_insert(error);
                 }
@@ -135,7 +137,7 @@ impl Look {
 
     /// Where the disk is full, removes a part before anything is written: a log below its limit cannot grow to it there. Says
     /// whether it did.
-    async fn make_way(&self, pod: &[Listed], attempts: &[Attempt]) -> Result<bool, StepError> {
+    async fn make_way(&self, pod: &[ListedLogs], attempts: &[Attempt]) -> Result<bool, StepError> {
         let Some((dir, _)) = pod.first() else { return Ok(false) };
         let dir = dir.clone();
         if !smol::unblock(move || dir.is_on_full_disk()).await {
@@ -149,7 +151,7 @@ impl Look {
         Ok(true)
     }
 
-    async fn list(&self, attempts: &[Attempt]) -> Result<Vec<Listed>, FileError> {
+    async fn list(&self, attempts: &[Attempt]) -> Result<Vec<ListedLogs>, FileError> {
         let path = self.runtime.node.dirs.logs(&self.name, &self.uid);
         let listed = smol::unblock(move || -> Result<Vec<_>, FileError> {
             let dirs = open_pod_logs(&path)?.into_iter();
@@ -165,7 +167,7 @@ impl Look {
 
     /// Watches the logs of running containers until their next write.
     async fn watch_running(&self, attempts: &[Attempt], looked: &mut Looked) {
-        let running = attempts.iter().filter(|attempt| attempt.life == Life::Running);
+        let running = attempts.iter().filter(|attempt| attempt.life == ContainerLife::Running);
         let dirs = &self.runtime.node.dirs;
         let log = |attempt: &Attempt| dirs.log(&self.name, &self.uid, &attempt.container, attempt.attempt);
         let logs: Vec<PathBuf> = running.map(log).collect();
@@ -179,18 +181,23 @@ impl Look {
         looked.watches.extend(watches.into_iter().flatten());
     }
 
-    async fn apply(&self, dir: &Arc<LogDir>, step: Step, attempts: &[Attempt]) -> Result<(), StepError> {
+    async fn apply(
+        &self,
+        dir: &Arc<LogDir>,
+        step: RotationStep,
+        attempts: &[Attempt],
+    ) -> Result<(), StepError> {
         let open = dir.clone();
         match step {
-            Step::Remove(name) => smol::unblock(move || open.remove(&name)).await?,
-            Step::Cut { name, keep } => smol::unblock(move || open.cut(&name, keep)).await?,
-            Step::Restore { from, to } => smol::unblock(move || open.restore(&from, &to)).await?,
-            Step::Compress(name) => {
+            RotationStep::Remove(name) => smol::unblock(move || open.remove(&name)).await?,
+            RotationStep::Cut { name, keep } => smol::unblock(move || open.cut(&name, keep)).await?,
+            RotationStep::Restore { from, to } => smol::unblock(move || open.restore(&from, &to)).await?,
+            RotationStep::Compress(name) => {
                 let pod = self.name.clone();
                 smol::unblock(move || compress(&open, &name, &pod)).await?;
             }
-            Step::Reopen { attempt } => self.reopen(dir, attempt, attempts).await?,
-            Step::Rotate { attempt, from, to } => {
+            RotationStep::Reopen { attempt } => self.reopen(dir, attempt, attempts).await?,
+            RotationStep::Rotate { attempt, from, to } => {
                 let (current, rotated) = (from.clone(), to.clone());
                 smol::unblock(move || open.rename(&from, &to)).await?;
                 debug!(pod = %self.name, container = dir.container, log = rotated, "rotated");

@@ -17,13 +17,13 @@ const LOOK_AGAIN: Duration = Duration::from_secs(20);
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     /// In the order in which they came.
-    taken: Mutex<Vec<Connection>>,
+    taken: Mutex<Vec<OpenConnection>>,
     freed: Condvar,
 }
 
 /// A connection that has a slot.
 #[derive(Debug)]
-struct Connection {
+struct OpenConnection {
     stream: Arc<TcpStream>,
     /// Since when it is the client's turn to send or to close. None while we work for it.
     idle_since: Option<Instant>,
@@ -31,7 +31,7 @@ struct Connection {
 
 /// The slot of one connection; given back when dropped, also by a panic.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct ConnectionSlot {
     slots: Arc<Slots>,
     stream: Arc<TcpStream>,
 }
@@ -58,11 +58,12 @@ fn make_room(idle_for: impl Iterator<Item = Option<Duration>>) -> MakeRoom {
 
 impl Slots {
     /// Takes a slot for a connection, from an idle one if need be. It comes: every connection has deadlines.
-    pub(super) fn take(slots: &Arc<Self>, stream: Arc<TcpStream>) -> Slot {
+    pub(super) fn take(slots: &Arc<Self>, stream: Arc<TcpStream>) -> ConnectionSlot {
         let mut taken = slots.lock();
         while taken.len() >= SLOTS {
             let now = Instant::now();
-            let idle_for = |c: &Connection| c.idle_since.map(|since| now.saturating_duration_since(since));
+            let idle_for =
+                |c: &OpenConnection| c.idle_since.map(|since| now.saturating_duration_since(since));
             let within = match make_room(taken.iter().map(idle_for)) {
                 MakeRoom::Close(index) => {
                     // Its thread sees the end of the stream, and frees the slot.
@@ -76,16 +77,16 @@ impl Slots {
             let waited = slots.freed.wait_timeout(taken, within);
             taken = waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
         }
-        taken.push(Connection { stream: stream.clone(), idle_since: Some(Instant::now()) });
-        Slot { slots: slots.clone(), stream }
+        taken.push(OpenConnection { stream: stream.clone(), idle_since: Some(Instant::now()) });
+        ConnectionSlot { slots: slots.clone(), stream }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Connection>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<OpenConnection>> {
         self.taken.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
-impl Slot {
+impl ConnectionSlot {
     /// Notes whether it is the client's turn.
     pub(super) fn set_idle(&self, is_idle: bool) {
         let mut taken = self.slots.lock();
@@ -97,7 +98,7 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.slots.lock().retain(|c| !Arc::ptr_eq(&c.stream, &self.stream));
         self.slots.freed.notify_one();

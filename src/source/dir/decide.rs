@@ -121,7 +121,7 @@ mod tests {
 
     use super::*;
     use crate::source::dir::Signing;
-    use crate::source::dir::reader::Reader;
+    use crate::source::dir::reader::DirectoryReader;
     use crate::source::trust::Trust;
 
     fn source(root: &Path) -> DirSource {
@@ -152,14 +152,14 @@ mod tests {
 
     /// The agent, as far as the directory goes.
     struct Agent {
-        reader: Reader,
+        reader: DirectoryReader,
         decider: Option<Decider>,
     }
 
     impl Agent {
         fn start(root: &Path) -> Self {
             let decider = Decider::load(source(root), None);
-            Self { reader: Reader::new(source(root), None), decider: Some(decider) }
+            Self { reader: DirectoryReader::new(source(root), None), decider: Some(decider) }
         }
 
         /// How many files are missing, and may come back.

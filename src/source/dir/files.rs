@@ -17,7 +17,7 @@ mod version;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::scan::{Contents, DirectoryReading, FileReading, FoundFiles};
+use super::scan::{DirectoryReading, FileContents, FileReading, FoundFiles};
 use crate::pod::Source;
 use crate::pod::decode::file::DecodedFile;
 use crate::pod::decode::list::ItemPath;
@@ -282,7 +282,7 @@ impl Files {
         &self,
         path: &Path,
         manifest: ValidManifest,
-        contents: &Contents,
+        contents: &FileContents,
     ) -> Result<(Version, Judgement), Refusal> {
         let ValidManifest { decoded, signed } = manifest;
         let sha256 = digest(&contents.bytes);

@@ -9,21 +9,19 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_lite::{Future, future};
-use smol::Timer;
-
-use super::reader::{Reader, Scan};
+use super::reader::{DirectoryReader, Scan};
 use super::scan::KnownFiles;
 use super::signing_key::SigningKey;
 use super::timing::READ_DEADLINE;
 use super::{DirSource, Signing};
+use crate::time::within::within;
 
 /// How many threads may hang at a time.
 const MAX_HANGING: usize = 4;
 const MOUNT_TABLE: &str = "/proc/self/mountinfo";
 
 /// A reading that was begun, and the reader that comes back with it.
-type Reading = Pin<Box<dyn Future<Output = (Reader, Scan)> + Send>>;
+type PendingReading = Pin<Box<dyn Future<Output = (DirectoryReader, Scan)> + Send>>;
 
 /// The readings of a directory, one after the other.
 pub(super) struct Readings {
@@ -36,9 +34,9 @@ pub(super) struct Readings {
 
 enum ReadState {
     /// No reading is under way.
-    Idle(Box<Reader>),
+    Idle(Box<DirectoryReader>),
     /// A reading is under way, and has not ended in time.
-    Hanging { reading: Reading, mounts: Vec<Vec<u8>> },
+    Hanging { reading: PendingReading, mounts: Vec<Vec<u8>> },
     /// Only while a reading is begun.
     Empty,
 }
@@ -46,7 +44,7 @@ enum ReadState {
 impl Readings {
     /// Nothing is read yet.
     pub(super) fn new(source: DirSource, key: Option<SigningKey>) -> Self {
-        let reader = Reader::new(source.clone(), key.clone());
+        let reader = DirectoryReader::new(source.clone(), key.clone());
         Self { source, key, state: ReadState::Idle(Box::new(reader)), threads: Arc::new(()) }
     }
 
@@ -80,11 +78,11 @@ impl Readings {
         }
     }
 
-    fn new_reader(&self) -> Reader {
-        Reader::new(self.source.clone(), self.key.clone())
+    fn new_reader(&self) -> DirectoryReader {
+        DirectoryReader::new(self.source.clone(), self.key.clone())
     }
 
-    fn begin(&self, mut reader: Reader, was_single: bool) -> Reading {
+    fn begin(&self, mut reader: DirectoryReader, was_single: bool) -> PendingReading {
         let thread = self.threads.clone();
         Box::pin(smol::unblock(move || {
             let scan = reader.read(was_single);
@@ -109,15 +107,6 @@ pub(super) async fn read_key(source: &DirSource) -> Option<SigningKey> {
         key
     });
     Some(within(READ_DEADLINE, read).await.unwrap_or(unread))
-}
-
-/// The result, if it comes in time.
-async fn within<T>(deadline: Duration, work: impl Future<Output = T>) -> Option<T> {
-    let late = async {
-        Timer::after(deadline).await;
-        None
-    };
-    future::or(async { Some(work.await) }, late).await
 }
 
 /// The lines of a table of mounts whose mount points lie on a path. Links are not followed: that could hang.

@@ -4,20 +4,20 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::scan::{self, Contents, DirectoryReading, KnownFiles, ReadRules};
+use super::scan::{self, DirectoryReading, FileContents, KnownFiles, ReadRules};
 use super::signing_key::SigningKey;
 use super::timing::QUIET;
-use super::watch::Watch;
+use super::watch::DirectoryWatch;
 use super::watched_names::observe_watched;
 use super::{DirSource, check_manifest};
 
 /// What is carried from one reading to the next.
-pub(super) struct Reader {
+pub(super) struct DirectoryReader {
     source: DirSource,
     rules: ReadRules,
     key: Option<SigningKey>,
     known: KnownFiles,
-    watch: Watch,
+    watch: DirectoryWatch,
 }
 
 /// One reading.
@@ -58,11 +58,11 @@ impl Scan {
     }
 }
 
-impl Reader {
+impl DirectoryReader {
     /// Nothing is read yet.
     pub(super) fn new(source: DirSource, key: Option<SigningKey>) -> Self {
         let rules = ReadRules { own_uid: source.trust.own_uid(), signatures: key.is_some() };
-        let watch = Watch::new(rules.signatures);
+        let watch = DirectoryWatch::new(rules.signatures);
         Self { source, rules, key, known: KnownFiles::default(), watch }
     }
 
@@ -81,7 +81,7 @@ impl Reader {
         }
         let writers = self.watch.writers();
         let began = Instant::now();
-        let check = |path: &Path, contents: &Contents| {
+        let check = |path: &Path, contents: &FileContents| {
             let signed = self.key.as_ref().map(|key| key.check(contents)).transpose()?;
             check_manifest(&self.source, path, &contents.bytes, signed)
         };

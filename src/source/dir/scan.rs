@@ -22,8 +22,8 @@ use super::files::ValidManifest;
 use super::identity::{DirectoryId, MountId};
 use crate::pod::finding::Refusal;
 use crate::source::signature::EXTENSION;
-use crate::source::trust::{Located, Role, WalkError, check, locate, locate_in};
-pub(super) use file::{Contents, FileReading};
+use crate::source::trust::{Located, PathRole, WalkError, check, locate, locate_in};
+pub(super) use file::{FileContents, FileReading};
 use file::{ManifestRead, ManifestStamp, read_manifest, signature_of};
 
 const EXTENSIONS: [&str; 4] = ["yaml", "yml", "json", "manifest"];
@@ -144,7 +144,7 @@ pub(super) fn read(
     rules: ReadRules,
     known: &KnownFiles,
     writers: &Writers,
-    check: impl Fn(&Path, &Contents) -> Result<ValidManifest, Refusal>,
+    check: impl Fn(&Path, &FileContents) -> Result<ValidManifest, Refusal>,
 ) -> (DirectoryReading, KnownFiles) {
     let listed = match list(path, was_single, rules.own_uid) {
         Ok(listed) => listed,
@@ -183,7 +183,7 @@ pub(super) fn read(
         let (reading, stamp) = match read_manifest(&file, signature.as_ref(), rules, known.read.get(&path)) {
             ManifestRead::Unchanged(stamp) => (FileReading::Unchanged, Some(stamp)),
             ManifestRead::Refused(reason, stamp) => (FileReading::Refused(reason), stamp),
-            ManifestRead::Contents(contents, stamp) => {
+            ManifestRead::FileContents(contents, stamp) => {
                 let since = known.empty.get(&path).copied().unwrap_or_else(Instant::now);
                 if contents.is_empty() && since.elapsed() < writers.quiet {
                     now_known.empty.insert(path.clone(), since);
@@ -236,7 +236,7 @@ fn signed_name(name: &str) -> Option<&str> {
 }
 
 /// What a path holds, by name.
-struct Listed {
+struct ListedDirectory {
     /// The directory of the manifests, or of the single one.
     directory: Located,
     /// Each by its path as it is shown, and by its name in the directory.
@@ -245,10 +245,10 @@ struct Listed {
     skipped_unnamed: usize,
 }
 
-fn list(path: &Path, was_single: bool, own_uid: Option<u32>) -> Result<Listed, WalkError> {
+fn list(path: &Path, was_single: bool, own_uid: Option<u32>) -> Result<ListedDirectory, WalkError> {
     let (directory, single) = locate_directory(path, was_single, own_uid)?;
     let mut listed =
-        Listed { directory, manifests: Vec::new(), skipped: BTreeMap::new(), skipped_unnamed: 0 };
+        ListedDirectory { directory, manifests: Vec::new(), skipped: BTreeMap::new(), skipped_unnamed: 0 };
     match single {
         Some(Single::There(name)) => listed.manifests.push((path.to_owned(), name)),
         Some(Single::Gone) => {}
@@ -278,22 +278,22 @@ fn locate_directory(
         match locate_in(&parent, name, own_uid) {
             Ok(file) if file.metadata.is_file() => return Ok((parent, Some(Single::There(name.to_owned())))),
             Err(WalkError::Absent) if was_single => {
-                distrusted(&parent, Role::Holder)?;
+                distrusted(&parent, PathRole::Holder)?;
                 return Ok((parent, Some(Single::Gone)));
             }
             Ok(directory) => {
-                distrusted(&directory, Role::ManifestDirectory)?;
+                distrusted(&directory, PathRole::ManifestDirectory)?;
                 return Ok((directory, None));
             }
             Err(error) => return Err(error),
         }
     }
     let directory = locate(&path, own_uid)?;
-    distrusted(&directory, Role::ManifestDirectory)?;
+    distrusted(&directory, PathRole::ManifestDirectory)?;
     Ok((directory, None))
 }
 
-fn list_entries(path: &Path, listed: &mut Listed) -> Result<(), WalkError> {
+fn list_entries(path: &Path, listed: &mut ListedDirectory) -> Result<(), WalkError> {
     let directory = listed.directory.open()?;
     for entry in Dir::read_from(&directory).map_err(io::Error::from)? {
         let entry = entry.map_err(io::Error::from)?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use tracing::{info, warn};
 
 use super::files::{Audit, Signed};
-use super::scan::Contents;
+use super::scan::FileContents;
 use crate::pod::finding::Finding;
 use crate::source::key::read_key;
 use crate::source::signature::{EXTENSION, PublicKey, vouch};
@@ -48,7 +48,7 @@ impl SigningKey {
     ///
     /// # Errors
     /// When it has none, or one that proves nothing.
-    pub(super) fn check(&self, contents: &Contents) -> Result<Signed, Finding> {
+    pub(super) fn check(&self, contents: &FileContents) -> Result<Signed, Finding> {
         let key = self.key.as_ref().map_err(|reason| Finding::whole(format!("not checked: {reason}")))?;
         let Some(signature) = &contents.signature else {
             return Err(Finding::whole(format!("not signed: there is no .{EXTENSION} file beside it")));

@@ -52,7 +52,7 @@ enum Message {
 }
 
 /// The watch, and what is known from its events.
-pub(super) struct Watch {
+pub(super) struct DirectoryWatch {
     watcher: Option<RecommendedWatcher>,
     messages: Receiver<Message>,
     sender: Sender<Message>,
@@ -73,7 +73,7 @@ pub(super) struct Watch {
     logged: LastLogged,
 }
 
-impl Watch {
+impl DirectoryWatch {
     /// Watches nothing yet. `pairs`: each manifest comes with a signature.
     pub(super) fn new(pairs: bool) -> Self {
         let (sender, messages) = async_channel::unbounded();
@@ -304,7 +304,7 @@ mod tests {
             ("it goes on", vec![write], vec![], (true, false, false)),
         ];
         for (name, during, since, expect) in cases {
-            let mut watch = Watch::new(false);
+            let mut watch = DirectoryWatch::new(false);
             watch.watched_paths.directory = Some("/d".into());
             for kind in during {
                 watch.handle(Message::Event(kind, file.clone()));
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn what_was_told_during_a_reading_is_looked_at_soon() {
-        let mut watch = Watch::new(true);
+        let mut watch = DirectoryWatch::new(true);
         watch.watched_paths.directory = Some("/d".into());
         let rescan = Instant::now() + Duration::from_secs(3600);
         assert_eq!(watch.due(rescan), rescan);
@@ -358,7 +358,7 @@ mod tests {
             files: files.iter().map(PathBuf::from).collect(),
         };
         for (name, message, expect) in cases {
-            let mut watch = Watch::new(true);
+            let mut watch = DirectoryWatch::new(true);
             watch.watched_paths.directory = Some("/d".into());
             for (kind, path) in message {
                 watch.sender.try_send(Message::Event(kind, path.into())).unwrap();
@@ -374,7 +374,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let real = directory.path().canonicalize().unwrap();
         let file = real.join("a.yaml");
-        let mut watch = Watch::new(false);
+        let mut watch = DirectoryWatch::new(false);
         watch.follow(Watched { directory: Some(real), ..Watched::default() });
         let read = [ReadFile { path: "a.yaml".into(), files: vec![file.clone()] }];
         for turn in 0..100 {

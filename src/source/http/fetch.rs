@@ -7,7 +7,9 @@ use smol::Timer;
 
 use super::HttpSource;
 use super::reading::{AnswerError, Contents, Validators, read};
-use crate::http::{BodyLimit, Cause, Client, HttpError, LookupOwner, Redirects, Request, Response, Url};
+use crate::http::{
+    BodyLimit, Cause, Client, GetRequest, GetResponse, HttpError, LookupOwner, Redirects, Url,
+};
 use crate::pod::decode::MAX_MANIFEST;
 use crate::source::key::{KeyError, read_key};
 use crate::source::signature::{EXTENSION, MAX_SIGNATURE, PublicKey, SignatureError, Trusted};
@@ -147,7 +149,7 @@ async fn get(
     url: &Url,
     conditional: Option<(Url, HeaderMap)>,
     max_body: usize,
-) -> Result<Response, HttpError> {
+) -> Result<GetResponse, HttpError> {
     let mut secrets = source.headers.clone();
     if !secrets.contains_key(AUTHORIZATION)
         && let Some(credentials) = url.authorization()
@@ -156,7 +158,7 @@ async fn get(
         value.set_sensitive(true);
         secrets.insert(AUTHORIZATION, value);
     }
-    let request = Request {
+    let request = GetRequest {
         url: url.clone(),
         headers: HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("gzip"))]),
         secrets,

@@ -4,25 +4,23 @@
 //! when contents in which every part is known by name no longer hold it; of two pods of one name the first stays, and
 //! of two of one UID the one that has it.
 
-mod owners;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::http::Cause;
 use crate::pod::decode::Decoded;
-use crate::pod::decode::list::{Item, ItemPath, ListContents, ObjectItem};
+use crate::pod::decode::list::{ItemPath, ListContents, ListItem, ObjectItem};
 use crate::pod::finding::{Finding, Refusal};
 use crate::pod::object::Subject;
 use crate::pod::validate::is_valid_name;
 use crate::pod::{Pod, PodName, Source};
+use crate::source::claims::{Claims, OwnedField};
 use crate::sync::mux::Snapshot;
 use crate::sync::view::{Outcome, Verdict};
 use crate::text::excerpt::one_line;
 
 use super::keep::can_be_kept;
 use super::objects::{HeldObject, HeldObjects, settle_objects};
-use owners::{Owners, clash};
 
 /// More pods than any node runs: a bound on the cost of judging contents.
 const MOST_ITEMS: usize = 5000;
@@ -31,9 +29,9 @@ const MAX_REASON: usize = 2048;
 
 /// The result of one request.
 #[derive(Debug)]
-pub(super) enum Reading {
+pub(super) enum UrlReading {
     /// No contents.
-    Failed(Failure),
+    Failed(UrlFailure),
     /// The same contents as those that were judged last.
     Same,
     /// Contents, taken apart.
@@ -47,7 +45,7 @@ pub(super) enum Reading {
 
 /// Why there are no contents.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Failure {
+pub(super) struct UrlFailure {
     /// In words.
     pub(super) reason: String,
     /// What it depends on.
@@ -56,7 +54,7 @@ pub(super) struct Failure {
 
 /// A change, to be logged once.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum UrlChange {
     /// The contents cannot be had any more, or for another reason.
     Failed(String),
     /// The contents can be had again.
@@ -71,11 +69,11 @@ pub(super) enum Change {
 #[derive(Debug)]
 pub(super) struct Judged {
     /// To be logged.
-    pub(super) changes: Vec<Change>,
+    pub(super) changes: Vec<UrlChange>,
     /// There when anything changed.
     pub(super) snapshot: Option<Snapshot>,
     /// There when the reading failed.
-    pub(super) failure: Option<Failure>,
+    pub(super) failure: Option<UrlFailure>,
 }
 
 /// A pod that is held: it runs.
@@ -91,7 +89,7 @@ pub(super) struct Held {
 
 /// What is known of the URL.
 #[derive(Debug)]
-pub(super) struct Judge {
+pub(super) struct UrlJudge {
     /// The URL, as it may be shown.
     url: String,
     held: BTreeMap<PodName, Held>,
@@ -104,7 +102,7 @@ pub(super) struct Judge {
     reported: bool,
 }
 
-impl Judge {
+impl UrlJudge {
     /// What an earlier agent held is held, until the URL says otherwise.
     pub(super) fn new(
         url: String,
@@ -136,17 +134,17 @@ impl Judge {
     }
 
     /// Takes in a reading.
-    pub(super) fn apply(&mut self, reading: Reading) -> Judged {
+    pub(super) fn apply(&mut self, reading: UrlReading) -> Judged {
         let (ListContents { pods: mut items, objects }, signer) = match reading {
-            Reading::Failed(failure) => return self.fail(failure),
-            Reading::Same => return self.succeed(Vec::new()),
-            Reading::Items { contents, signer } => (contents, signer),
+            UrlReading::Failed(failure) => return self.fail(failure),
+            UrlReading::Same => return self.succeed(Vec::new()),
+            UrlReading::Items { contents, signer } => (contents, signer),
         };
         items.iter_mut().for_each(correct);
         if let Some(reason) =
             too_many(items.len() + objects.len()).or_else(|| nothing_known(&items, &objects))
         {
-            return self.fail(Failure { reason, cause: Cause::Other });
+            return self.fail(UrlFailure { reason, cause: Cause::Other });
         }
         // A part that cannot be told by name may be any of those that seem to be gone.
         let nameless =
@@ -159,7 +157,7 @@ impl Judge {
         settled.verdicts.sort_by_key(|verdict| (verdict.document, verdict.item));
         let now: BTreeSet<Subject> = subjects(&settled.held, &settled_objects.held).collect();
         let gone = subjects(&self.held, &self.objects).filter(|subject| !now.contains(subject));
-        let mut changes: Vec<_> = gone.map(Change::Removed).collect();
+        let mut changes: Vec<_> = gone.map(UrlChange::Removed).collect();
         let before: BTreeSet<_> =
             self.verdicts.iter().map(|verdict| verdict.outcome.without_places()).collect();
         for verdict in &settled.verdicts {
@@ -176,7 +174,7 @@ impl Judge {
                 _ => false,
             };
             if !said || edited {
-                changes.push(Change::Verdict(verdict.clone()));
+                changes.push(UrlChange::Verdict(verdict.clone()));
             }
         }
         // A verdict that is gone must leave the view as well.
@@ -187,18 +185,18 @@ impl Judge {
         self.succeed(changes)
     }
 
-    fn fail(&mut self, failure: Failure) -> Judged {
-        let failure = Failure { reason: one_line(&failure.reason, MAX_REASON), ..failure };
+    fn fail(&mut self, failure: UrlFailure) -> Judged {
+        let failure = UrlFailure { reason: one_line(&failure.reason, MAX_REASON), ..failure };
         let new = self.failed.as_ref() != Some(&failure.reason);
-        let changes = if new { vec![Change::Failed(failure.reason.clone())] } else { Vec::new() };
+        let changes = if new { vec![UrlChange::Failed(failure.reason.clone())] } else { Vec::new() };
         self.failed = Some(failure.reason.clone());
         let snapshot = new.then(|| self.snapshot());
         Judged { changes, snapshot, failure: Some(failure) }
     }
 
-    fn succeed(&mut self, mut changes: Vec<Change>) -> Judged {
+    fn succeed(&mut self, mut changes: Vec<UrlChange>) -> Judged {
         if self.failed.take().is_some() {
-            changes.push(Change::Recovered);
+            changes.push(UrlChange::Recovered);
         }
         let changed = !self.reported || !changes.is_empty();
         self.reported = true;
@@ -229,7 +227,7 @@ impl Judge {
 
 /// Corrects an item: a name that no pod can have counts as unknown, and a pod that could not be read again from the disk
 /// is refused.
-fn correct(item: &mut Item) {
+fn correct(item: &mut ListItem) {
     match &item.decoded {
         Err(_) => item.name = item.name.take().filter(is_valid_name),
         Ok(_) if can_be_kept(&item.manifest.to_string()) => {}
@@ -241,7 +239,7 @@ fn correct(item: &mut Item) {
 }
 
 /// All that is held.
-fn subjects(held: &BTreeMap<PodName, Held>, objects: &HeldObjects) -> impl Iterator<Item = Subject> {
+fn subjects(held: &BTreeMap<PodName, Held>, objects: &HeldObjects) -> impl Iterator<ListItem = Subject> {
     let pods = held.keys().map(|name| Subject::Pod(name.clone()));
     pods.chain(objects.keys().map(|key| Subject::Object(key.clone()))).collect::<Vec<_>>().into_iter()
 }
@@ -251,7 +249,7 @@ fn too_many(count: usize) -> Option<String> {
 }
 
 /// The reason if nothing in the contents is a pod: a page of a proxy, an object of another kind.
-fn nothing_known(items: &[Item], objects: &[ObjectItem]) -> Option<String> {
+fn nothing_known(items: &[ListItem], objects: &[ObjectItem]) -> Option<String> {
     let refusal = match (items.first(), objects.first()) {
         (Some(item), _) => item.decoded.as_ref().err()?,
         (None, Some(object)) => object.decoded.as_ref().err()?,
@@ -291,25 +289,26 @@ enum Claimant<'a> {
 fn settle(
     url: &str,
     before: &BTreeMap<PodName, Held>,
-    items: Vec<Item>,
+    items: Vec<ListItem>,
     signer: Option<Arc<str>>,
     nameless: bool,
 ) -> Settled {
     let names: BTreeSet<PodName> = items.iter().filter_map(|item| item.name.clone()).collect();
-    let mut owners = Owners::default();
+    let mut owners = Claims::default();
     let mut clashes = behind_bad_ones(url, &items);
     let mut held = BTreeMap::new();
     let is_behind: BTreeSet<usize> = clashes.keys().copied().collect();
     for claimant in claimants(before, &items, &is_behind, |name| nameless || names.contains(name)) {
         match claimant {
             Claimant::Item(index, pod) => {
-                if let Err(refusal) = owners.claim(pod, || shown(url, items[index].path)) {
-                    clashes.insert(index, refusal);
+                if let Err(finding) = owners.claim_or_refuse(pod, &shown(url, items[index].path)) {
+                    clashes.insert(index, finding.into());
                 }
             }
             Claimant::LastGood(last_good) => {
                 let name = &last_good.pod.name;
-                if owners.claim(&last_good.pod, || format!("the last good version of {name}")).is_ok() {
+                if owners.claim_or_refuse(&last_good.pod, &format!("the last good version of {name}")).is_ok()
+                {
                     held.insert(name.clone(), last_good.clone());
                 }
             }
@@ -338,14 +337,15 @@ fn settle(
 
 /// Pods whose name an earlier item has that is refused, by their index: the name is that item's, and its last good version
 /// runs on.
-fn behind_bad_ones(url: &str, items: &[Item]) -> BTreeMap<usize, Refusal> {
-    let mut first: BTreeMap<&PodName, &Item> = BTreeMap::new();
+fn behind_bad_ones(url: &str, items: &[ListItem]) -> BTreeMap<usize, Refusal> {
+    let mut first: BTreeMap<&PodName, &ListItem> = BTreeMap::new();
     let mut behind = BTreeMap::new();
     for (index, item) in items.iter().enumerate() {
         let Some(name) = &item.name else { continue };
         let owner = first.entry(name).or_insert(item);
         if owner.decoded.is_err() && item.decoded.is_ok() {
-            behind.insert(index, clash("metadata.name", &format!("pod {name}"), &shown(url, owner.path)));
+            behind
+                .insert(index, OwnedField::Name(name.clone().into()).finding(shown(url, owner.path)).into());
         }
     }
     behind
@@ -354,7 +354,7 @@ fn behind_bad_ones(url: &str, items: &[Item]) -> BTreeMap<usize, Refusal> {
 /// All claimants, in their order; `is_there` tells which names the contents hold, or may hold.
 fn claimants<'a>(
     before: &'a BTreeMap<PodName, Held>,
-    items: &'a [Item],
+    items: &'a [ListItem],
     is_behind: &BTreeSet<usize>,
     is_there: impl Fn(&PodName) -> bool,
 ) -> impl Iterator<Item = Claimant<'a>> {

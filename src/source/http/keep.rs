@@ -32,7 +32,7 @@ const SERIAL: &str = "serial";
 const IDENTITY: &str = "url";
 
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Pods {
+struct SavedPods {
     /// The digest of the URL, which may hold secrets.
     url: String,
     #[serde(default)]
@@ -102,8 +102,8 @@ impl Kept {
         if let Some(Serials { keys, key, newest }) = or_warn(kept.store.read(SERIAL)) {
             kept.newest = key.zip(newest).into_iter().chain(keys).collect();
         }
-        let pods: Option<Pods> = or_warn(kept.store.read(PODS));
-        let Some(Pods { pods, objects, key, manifests, .. }) = pods.filter(|pods| pods.url == kept.url)
+        let pods: Option<SavedPods> = or_warn(kept.store.read(PODS));
+        let Some(SavedPods { pods, objects, key, manifests, .. }) = pods.filter(|pods| pods.url == kept.url)
         else {
             return (kept, Vec::new(), Vec::new());
         };
@@ -154,7 +154,7 @@ impl Kept {
             manifest: held.manifest.clone(),
         });
         let (pods, objects) = (pods.collect(), objects.collect());
-        let pods = Pods { url: self.url.clone(), pods, objects, ..Pods::default() };
+        let pods = SavedPods { url: self.url.clone(), pods, objects, ..SavedPods::default() };
         let written = self.store.write(PODS, &pods, Durability::Power);
         // What could not be written is tried again at the next look.
         self.pods = now.filter(|_| written.is_ok());
@@ -331,7 +331,7 @@ mod tests {
         fs::write(&file, &whole[..whole.len() / 2]).unwrap();
         assert_eq!(load(root.path(), "http://a/", None).1, []);
         // One pod that is no pod any more is passed over, the others count.
-        let mut pods: Pods = serde_json::from_str(&whole).unwrap();
+        let mut pods: SavedPods = serde_json::from_str(&whole).unwrap();
         pods.pods.insert(0, KeptPod { key: None, manifest: HiddenText("{}".into()) });
         fs::write(&file, serde_json::to_string(&pods).unwrap()).unwrap();
         assert_eq!(load(root.path(), "http://a/", None).1, [held("a").pod.hash.clone()]);

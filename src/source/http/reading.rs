@@ -10,7 +10,7 @@ use hyper::header::{
 use jiff::fmt::rfc2822::DateTimeParser;
 
 use crate::http::encoding::{EncodingError, unpack};
-use crate::http::{BodyEnd, Response, Url};
+use crate::http::{BodyEnd, GetResponse, Url};
 
 /// How long a server is believed that nothing changed since a date. Who puts older contents back, with their older date,
 /// is answered "not modified" for ever.
@@ -26,7 +26,7 @@ pub(super) struct Validators {
 }
 
 impl Validators {
-    fn of(response: &Response) -> Self {
+    fn of(response: &GetResponse) -> Self {
         let headers = &response.headers;
         let etag = headers.get(ETAG).cloned();
         let tells = etag.is_some() || is_over(headers);
@@ -91,7 +91,7 @@ pub(super) enum AnswerError {
 }
 
 /// The contents of an answer to a request with the validators `asked`.
-pub(super) fn read(response: Response, asked: &Validators, limit: usize) -> Result<Contents, AnswerError> {
+pub(super) fn read(response: GetResponse, asked: &Validators, limit: usize) -> Result<Contents, AnswerError> {
     match response.status {
         304 if asked.were_sent_to(&response.url) => return Ok(Contents::Same),
         200 => {}
@@ -123,12 +123,17 @@ fn is_over(headers: &HeaderMap) -> bool {
 mod tests {
     use super::*;
 
-    fn answer(status: u16, headers: &[(&'static str, &'static str)], body: &str, end: BodyEnd) -> Response {
+    fn answer(
+        status: u16,
+        headers: &[(&'static str, &'static str)],
+        body: &str,
+        end: BodyEnd,
+    ) -> GetResponse {
         let pair = |(name, value): &(&'static str, &'static str)| {
             (hyper::header::HeaderName::from_static(name), HeaderValue::from_static(value))
         };
         let url = URL.parse().unwrap();
-        Response { status, headers: headers.iter().map(pair).collect(), body: body.into(), end, url }
+        GetResponse { status, headers: headers.iter().map(pair).collect(), body: body.into(), end, url }
     }
 
     const URL: &str = "http://h/pods";

@@ -7,7 +7,7 @@ const STICKY: u32 = 0o1000;
 
 /// What lies at a path, as far as the contents that are read depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::source) enum Role {
+pub(in crate::source) enum PathRole {
     /// The file that is read.
     File,
     /// A symbolic link: its owner decides where it leads to. Its mode says nothing.
@@ -23,11 +23,11 @@ pub(in crate::source) enum Role {
 }
 
 /// Why it cannot be trusted; none if it can.
-pub(super) fn distrust(role: Role, owner: u32, mode: u32, own_uid: u32) -> Option<&'static str> {
+pub(super) fn distrust(role: PathRole, owner: u32, mode: u32, own_uid: u32) -> Option<&'static str> {
     let tolerated = match role {
-        Role::Link => true,
-        Role::Ancestor => mode & STICKY != 0,
-        Role::File | Role::ManifestDirectory | Role::Holder => false,
+        PathRole::Link => true,
+        PathRole::Ancestor => mode & STICKY != 0,
+        PathRole::File | PathRole::ManifestDirectory | PathRole::Holder => false,
     };
     if owner != 0 && owner != own_uid {
         Some("is not root's")
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn only_what_root_alone_decides_is_trusted() {
-        use Role::{Ancestor, File, Holder, Link, ManifestDirectory};
+        use PathRole::{Ancestor, File, Holder, Link, ManifestDirectory};
         let (foreign, writable) = (Some("is not root's"), Some("can be written by group or others"));
         let cases = [
             (File, 0, 0o600, 0, None),

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags, open, openat, readlinkat};
 
-use super::{Role, check};
+use super::{PathRole, check};
 
 /// As many links as the kernel follows.
 const MAX_LINKS: usize = 40;
@@ -111,13 +111,13 @@ fn walk(start: Located, mut ahead: VecDeque<OsString>, own_uid: Option<u32>) -> 
             here.path.join(&name)
         };
         let next = Located::new(handle.into(), path)?;
-        let role = if next.metadata.is_dir() { Role::Ancestor } else { Role::Holder };
+        let role = if next.metadata.is_dir() { PathRole::Ancestor } else { PathRole::Holder };
         check(&here.path, role, &here.metadata, own_uid).map_err(WalkError::Distrusted)?;
         if !next.metadata.is_symlink() {
             here = next;
             continue;
         }
-        check(&next.path, Role::Link, &next.metadata, own_uid).map_err(WalkError::Distrusted)?;
+        check(&next.path, PathRole::Link, &next.metadata, own_uid).map_err(WalkError::Distrusted)?;
         links += 1;
         if links > MAX_LINKS {
             return Err(io::Error::from(rustix::io::Errno::LOOP).into());

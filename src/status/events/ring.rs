@@ -26,7 +26,7 @@ pub(crate) enum EventType {
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Event {
+pub(crate) struct PodEvent {
     /// Its type.
     pub kind: EventType,
     /// To which pod.
@@ -45,11 +45,11 @@ pub(crate) struct Event {
 
 /// The newest events.
 #[derive(Debug, Default)]
-pub(crate) struct Ring(VecDeque<Entry>);
+pub(crate) struct Ring(VecDeque<RingEntry>);
 
 #[derive(Debug)]
-struct Entry {
-    event: Event,
+struct RingEntry {
+    event: PodEvent,
     first: Timestamp,
     last: Timestamp,
     count: u32,
@@ -57,12 +57,12 @@ struct Entry {
 
 impl Ring {
     /// Takes in an event.
-    pub(crate) fn note(&mut self, mut event: Event, now: Timestamp) {
+    pub(crate) fn note(&mut self, mut event: PodEvent, now: Timestamp) {
         event.message.truncate(beginning(&event.message, MAX_MESSAGE).len());
         let known = self.0.iter().position(|entry| entry.event == event);
         let entry = match known.and_then(|place| self.0.remove(place)) {
-            Some(entry) => Entry { last: now, count: entry.count.saturating_add(1), ..entry },
-            None => Entry { event, first: now, last: now, count: 1 },
+            Some(entry) => RingEntry { last: now, count: entry.count.saturating_add(1), ..entry },
+            None => RingEntry { event, first: now, last: now, count: 1 },
         };
         if self.0.len() == MAX_EVENTS {
             self.0.pop_front();
@@ -80,9 +80,9 @@ impl Ring {
     }
 }
 
-impl Entry {
+impl RingEntry {
     fn show(&self, node: &str) -> Shown {
-        let Event { kind, pod, uid, which, container, reason, message } = &self.event;
+        let PodEvent { kind, pod, uid, which, container, reason, message } = &self.event;
         Shown {
             metadata: Metadata {
                 // As kubelet names them.
@@ -99,7 +99,7 @@ impl Entry {
             },
             reason,
             message: message.clone(),
-            source: Source { component: "kubelet", host: node.to_owned() },
+            source: EventSource { component: "kubelet", host: node.to_owned() },
             first_timestamp: self.first,
             last_timestamp: self.last,
             count: self.count,
@@ -133,7 +133,7 @@ struct Shown {
     involved_object: InvolvedObject,
     reason: &'static str,
     message: String,
-    source: Source,
+    source: EventSource,
     first_timestamp: Timestamp,
     last_timestamp: Timestamp,
     count: u32,
@@ -158,7 +158,7 @@ struct InvolvedObject {
 }
 
 #[derive(Debug, Serialize)]
-struct Source {
+struct EventSource {
     component: &'static str,
     host: String,
 }
@@ -169,8 +169,8 @@ mod tests {
 
     use super::*;
 
-    fn event(message: &str) -> Event {
-        Event {
+    fn event(message: &str) -> PodEvent {
+        PodEvent {
             kind: EventType::Warning,
             pod: PodName { namespace: "default".into(), name: "web-node1".into() },
             uid: PodUid("uid".into()),
@@ -220,7 +220,7 @@ mod tests {
             (ContainerRef::Init(0), "spec.initContainers{web}"),
         ] {
             let mut ring = Ring::default();
-            ring.note(Event { which, ..event("m") }, at(1));
+            ring.note(PodEvent { which, ..event("m") }, at(1));
             assert_eq!(items(&ring)[0]["involvedObject"]["fieldPath"], expect);
         }
     }

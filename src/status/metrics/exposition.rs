@@ -10,7 +10,7 @@ pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8"
 
 /// What a family of samples is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FamilyKind {
     /// Only grows.
     Counter,
     /// Goes up and down.
@@ -19,12 +19,12 @@ pub(crate) enum Kind {
     Histogram,
 }
 
-impl Kind {
+impl FamilyKind {
     fn as_str(self) -> &'static str {
         match self {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
+            FamilyKind::Counter => "counter",
+            FamilyKind::Gauge => "gauge",
+            FamilyKind::Histogram => "histogram",
         }
     }
 }
@@ -38,7 +38,7 @@ pub(crate) struct Page {
 
 impl Page {
     /// Opens a family. The samples that follow are its.
-    pub(crate) fn family(&mut self, name: &'static str, kind: Kind, help: &str) {
+    pub(crate) fn family(&mut self, name: &'static str, kind: FamilyKind, help: &str) {
         self.family = name;
         let help = help.replace('\\', "\\\\").replace('\n', "\\n");
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {}", kind.as_str());
@@ -196,9 +196,9 @@ mod tests {
     #[test]
     fn text_is_escaped() {
         let mut page = Page::default();
-        page.family("a_total", Kind::Counter, "one\ntwo \\ three");
+        page.family("a_total", FamilyKind::Counter, "one\ntwo \\ three");
         page.sample(&[("path", "C:\\dir\n\"x\""), ("b", "")], 2.5);
-        page.family("g", Kind::Gauge, "limits");
+        page.family("g", FamilyKind::Gauge, "limits");
         page.sample(&[], f64::INFINITY);
         let text = page.into_text();
         assert_eq!(

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::exposition::{Kind, Page};
+use super::exposition::{FamilyKind, Page};
 use super::{Metrics, as_f64};
 use crate::pod::{PodName, PodUid};
 use crate::probe::EXEC_WIDTH;
@@ -85,7 +85,7 @@ impl Metrics {
 
 /// Writes the counts.
 pub(super) fn render(page: &mut Page, probes: &BTreeMap<ProbeSeries, ProbeCounts>, execs: u64) {
-    page.family("prober_probe_total", Kind::Counter, "Probes of containers by result.");
+    page.family("prober_probe_total", FamilyKind::Counter, "Probes of containers by result.");
     for (series, counts) in probes {
         let counted = RESULTS.iter().zip(counts.results).filter(|(_, count)| *count > 0);
         for (result, count) in counted {
@@ -100,7 +100,7 @@ pub(super) fn render(page: &mut Page, probes: &BTreeMap<ProbeSeries, ProbeCounts
             page.sample(&labels, as_f64(count));
         }
     }
-    page.family("prober_probe_duration_seconds", Kind::Histogram, "Duration in seconds of probes.");
+    page.family("prober_probe_duration_seconds", FamilyKind::Histogram, "Duration in seconds of probes.");
     // Without the UID, as kubelet's: of a pod there is one instance at a time.
     for (series, counts) in probes.iter().filter(|(_, counts)| counts.timed > 0) {
         let labels = [
@@ -112,11 +112,11 @@ pub(super) fn render(page: &mut Page, probes: &BTreeMap<ProbeSeries, ProbeCounts
         let buckets = BUCKETS.iter().copied().zip(counts.buckets);
         page.histogram(&labels, buckets, counts.timed, counts.seconds);
     }
-    page.family("rkubelet_exec_probes", Kind::Gauge, "Commands of probes that run.");
+    page.family("rkubelet_exec_probes", FamilyKind::Gauge, "Commands of probes that run.");
     page.sample(&[], as_f64(execs));
     page.family(
         "rkubelet_exec_probes_limit",
-        Kind::Gauge,
+        FamilyKind::Gauge,
         "Commands of probes that may run at the same time.",
     );
     page.sample(&[], as_f64(EXEC_WIDTH as u64));

@@ -8,7 +8,7 @@ use std::fs;
 use rustix::process::{Resource, getrlimit};
 
 use super::as_f64;
-use super::exposition::{Kind, Page};
+use super::exposition::{FamilyKind, Page};
 
 /// Ticks per second in `/proc/self/stat`: part of the kernel's ABI on every machine that we build for.
 const USER_HZ: f64 = 100.0;
@@ -79,28 +79,33 @@ impl Process {
         for (name, kind, help, value) in [
             (
                 "process_cpu_seconds_total",
-                Kind::Counter,
+                FamilyKind::Counter,
                 "User and system CPU time in seconds.",
                 self.cpu_seconds,
             ),
-            ("process_max_fds", Kind::Gauge, "Most file descriptors that may be open.", count(self.max_fds)),
-            ("process_open_fds", Kind::Gauge, "Open file descriptors.", count(self.open_fds)),
+            (
+                "process_max_fds",
+                FamilyKind::Gauge,
+                "Most file descriptors that may be open.",
+                count(self.max_fds),
+            ),
+            ("process_open_fds", FamilyKind::Gauge, "Open file descriptors.", count(self.open_fds)),
             (
                 "process_resident_memory_bytes",
-                Kind::Gauge,
+                FamilyKind::Gauge,
                 "Resident memory in bytes.",
                 count(self.resident_bytes),
             ),
             (
                 "process_start_time_seconds",
-                Kind::Gauge,
+                FamilyKind::Gauge,
                 "Start of the process in seconds since 1970.",
                 self.start_time_seconds,
             ),
-            ("process_threads", Kind::Gauge, "Threads of the process.", count(self.threads)),
+            ("process_threads", FamilyKind::Gauge, "Threads of the process.", count(self.threads)),
             (
                 "process_virtual_memory_bytes",
-                Kind::Gauge,
+                FamilyKind::Gauge,
                 "Virtual memory in bytes.",
                 count(self.virtual_bytes),
             ),

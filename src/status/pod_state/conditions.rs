@@ -6,7 +6,7 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Container as ContainerSpec;
 
-use super::containers::{Containers, Role};
+use super::containers::{ContainerRole, Containers};
 use crate::pod::Pod;
 use crate::pod::observed::Sandbox;
 use crate::pod::restart::{AfterExit, after_exit, may_restart_all};
@@ -79,12 +79,12 @@ pub(in crate::status) fn condition_message(
 struct Judgement {
     holds: bool,
     reason: Option<ConditionReason>,
-    since: Since,
+    since: ConditionTime,
 }
 
 /// When something came about.
 #[derive(Clone, Copy)]
-enum Since {
+enum ConditionTime {
     /// At this time: the runtime tells.
     Event(Timestamp),
     /// When it was first noticed, by a probe. It cannot be older than this.
@@ -92,11 +92,11 @@ enum Since {
 }
 
 fn holds(reason: Option<ConditionReason>, since: Timestamp) -> Judgement {
-    Judgement { holds: true, reason, since: Since::Event(since) }
+    Judgement { holds: true, reason, since: ConditionTime::Event(since) }
 }
 
 fn fails(reason: Option<ConditionReason>, since: Timestamp) -> Judgement {
-    Judgement { holds: false, reason, since: Since::Event(since) }
+    Judgement { holds: false, reason, since: ConditionTime::Event(since) }
 }
 
 fn condition(kind: ConditionType, judgement: Judgement, facts: &Facts<'_>) -> Condition {
@@ -104,12 +104,12 @@ fn condition(kind: ConditionType, judgement: Judgement, facts: &Facts<'_>) -> Co
     let before = facts.previous.and_then(|previous| previous.condition(kind));
     let known = before.map(|before| (before.holds == holds, before.since));
     let since = match (since, known) {
-        (Since::Noticed { not_before }, Some((true, at))) => at.max(not_before),
-        (Since::Noticed { .. }, _) => facts.now,
-        (Since::Event(_), Some((true, at))) if !holds => at,
+        (ConditionTime::Noticed { not_before }, Some((true, at))) => at.max(not_before),
+        (ConditionTime::Noticed { .. }, _) => facts.now,
+        (ConditionTime::Event(_), Some((true, at))) if !holds => at,
         // It cannot have held for longer than what it needs is there: if that is newer, it failed in between.
-        (Since::Event(event), Some((_, at))) => event.min(facts.now).max(at),
-        (Since::Event(event), None) => event.min(facts.now),
+        (ConditionTime::Event(event), Some((_, at))) => event.min(facts.now).max(at),
+        (ConditionTime::Event(event), None) => event.min(facts.now),
     };
     Condition { kind, holds, since: whole_second(since), reason }
 }
@@ -139,12 +139,13 @@ fn initialized(facts: &Facts<'_>) -> Judgement {
     } else {
         return fails(Some(ConditionReason::ContainersNotInitialized), facts.started_at);
     };
-    let done = facts.containers.init.iter().filter_map(|(spec, summary)| match Role::of_init(spec) {
-        // A sidecar that was restarted began earlier than it tells.
-        Role::Sidecar if summary.restarts > 0 => None,
-        Role::Sidecar => summary.running_since(),
-        Role::Init | Role::Main => finished_at(summary),
-    });
+    let done =
+        facts.containers.init.iter().filter_map(|(spec, summary)| match ContainerRole::of_init(spec) {
+            // A sidecar that was restarted began earlier than it tells.
+            ContainerRole::Sidecar if summary.restarts > 0 => None,
+            ContainerRole::Sidecar => summary.running_since(),
+            ContainerRole::Init | ContainerRole::Main => finished_at(summary),
+        });
     holds(reason, done.max().unwrap_or(facts.started_at).max(facts.started_at))
 }
 
@@ -174,7 +175,11 @@ fn containers_ready(facts: &Facts<'_>) -> Judgement {
             let began = running_since.max().unwrap_or(facts.started_at);
             let is_probed = |c: &ContainerSpec| c.readiness_probe.is_some() || c.startup_probe.is_some();
             let probed = facts.containers.all().any(|(spec, _)| is_probed(spec));
-            let since = if probed { Since::Noticed { not_before: began } } else { Since::Event(began) };
+            let since = if probed {
+                ConditionTime::Noticed { not_before: began }
+            } else {
+                ConditionTime::Event(began)
+            };
             Judgement { holds: true, reason: None, since }
         }
         Phase::Pending | Phase::Running => unready(ConditionReason::ContainersNotReady),

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::Container as ContainerSpec;
 
-use super::containers::Role;
+use super::containers::ContainerRole;
 use crate::plan::Waiting;
 use crate::pod::ContainerId;
 use crate::pod::observed::{Container, ContainerState};
@@ -14,9 +14,9 @@ use crate::probe::target::Verdicts;
 const UNKNOWN_EXIT_CODE: i32 = 137;
 
 /// What the summary of one container is made from.
-pub(super) struct Found<'a> {
+pub(super) struct ContainerFacts<'a> {
     pub(super) spec: &'a ContainerSpec,
-    pub(super) role: Role,
+    pub(super) role: ContainerRole,
     /// What the runtime holds of it, newest first.
     pub(super) containers: Vec<&'a Container>,
     /// Why it does not run, if it should.
@@ -32,7 +32,7 @@ pub(super) struct Found<'a> {
 }
 
 /// The summary of one container.
-pub(super) fn summarize(found: &Found<'_>) -> ContainerSummary {
+pub(super) fn summarize(found: &ContainerFacts<'_>) -> ContainerSummary {
     let newest = found.containers.first().copied();
     let (mut state, lost) = match newest {
         Some(newest) => (state_of(newest, found), None),
@@ -44,8 +44,10 @@ pub(super) fn summarize(found: &Found<'_>) -> ContainerSummary {
     }
     let runs = matches!(state, RunState::Running { .. });
     let ready = match found.role {
-        Role::Init => matches!(&state, RunState::Terminated(ended) if ended.exit_code == 0),
-        Role::Sidecar | Role::Main => runs && newest.is_some_and(|c| found.probes.is_ready(&c.id)),
+        ContainerRole::Init => matches!(&state, RunState::Terminated(ended) if ended.exit_code == 0),
+        ContainerRole::Sidecar | ContainerRole::Main => {
+            runs && newest.is_some_and(|c| found.probes.is_ready(&c.id))
+        }
     };
     let attempt = newest.map_or(0, |c| i32::try_from(c.attempt).unwrap_or(i32::MAX));
     let counted = found.previous.map_or(0, |previous| previous.restarts);
@@ -65,7 +67,7 @@ pub(super) fn summarize(found: &Found<'_>) -> ContainerSummary {
 }
 
 /// The newest container of the runtime. One that the runtime has forgotten is still known if its end was.
-fn created(found: &Found<'_>) -> Option<CreatedContainer> {
+fn created(found: &ContainerFacts<'_>) -> Option<CreatedContainer> {
     let ended = |previous: &&ContainerSummary| matches!(previous.state, RunState::Terminated(_));
     match found.containers.first() {
         Some(newest) => Some(CreatedContainer {
@@ -89,7 +91,7 @@ pub(super) fn limit_messages(summary: &mut ContainerSummary, containers: usize) 
 }
 
 /// The state of the newest container that the runtime holds.
-fn state_of(newest: &Container, found: &Found<'_>) -> RunState {
+fn state_of(newest: &Container, found: &ContainerFacts<'_>) -> RunState {
     match &newest.state {
         ContainerState::Running { started_at } => RunState::Running { started_at: whole_second(*started_at) },
         ContainerState::Exited(_) => RunState::Terminated(Box::new(termination(newest).unwrap_or_default())),
@@ -108,10 +110,10 @@ fn state_of(newest: &Container, found: &Found<'_>) -> RunState {
 }
 
 /// The state of a container that the runtime does not hold, and the end of it that nobody saw.
-fn without_container(found: &Found<'_>) -> (RunState, Option<Termination>) {
+fn without_container(found: &ContainerFacts<'_>) -> (RunState, Option<Termination>) {
     match found.previous.map(|previous| &previous.state) {
         Some(ended @ RunState::Terminated(_)) => (ended.clone(), None),
-        _ if found.role == Role::Init && found.main_was_created => {
+        _ if found.role == ContainerRole::Init && found.main_was_created => {
             let message = "Unable to get init container status from container runtime and pod has been \
                            initialized, treat it as exited normally";
             let completed =
@@ -128,7 +130,11 @@ fn without_container(found: &Found<'_>) -> (RunState, Option<Termination>) {
 }
 
 /// How the container before this state ended.
-fn ended_before(found: &Found<'_>, state: &RunState, id: Option<&ContainerId>) -> Option<Termination> {
+fn ended_before(
+    found: &ContainerFacts<'_>,
+    state: &RunState,
+    id: Option<&ContainerId>,
+) -> Option<Termination> {
     let waits = matches!(state, RunState::Waiting(_));
     let earlier = found.containers.iter().skip(usize::from(!waits)).find_map(|c| termination(c));
     earlier.or_else(|| {
@@ -142,7 +148,7 @@ fn ended_before(found: &Found<'_>, state: &RunState, id: Option<&ContainerId>) -
 }
 
 /// kubelet's reason for a container that was not started yet, and that nothing else holds up.
-fn waits_to_begin(found: &Found<'_>) -> RunState {
+fn waits_to_begin(found: &ContainerFacts<'_>) -> RunState {
     let reason = if found.has_init { "PodInitializing" } else { "ContainerCreating" };
     RunState::Waiting(Waiting { reason: reason.into(), message: String::new() })
 }

@@ -7,7 +7,7 @@ use crate::pod::{Pod, is_sidecar};
 
 /// What a container is to its pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::status) enum Role {
+pub(in crate::status) enum ContainerRole {
     /// An init container that runs to its end.
     Init,
     /// An init container that runs as long as the pod.
@@ -16,7 +16,7 @@ pub(in crate::status) enum Role {
     Main,
 }
 
-impl Role {
+impl ContainerRole {
     /// The role of an init container.
     pub(in crate::status) fn of_init(spec: &ContainerSpec) -> Self {
         if is_sidecar(spec) { Self::Sidecar } else { Self::Init }
@@ -58,15 +58,16 @@ impl<'a> Containers<'a> {
 
     /// Those that must be ready for the pod to be ready: sidecars and the others.
     pub(in crate::status) fn needed(&self) -> impl Iterator<Item = &'a ContainerSummary> {
-        let sidecars = self.init.iter().filter(|(spec, _)| Role::of_init(spec) == Role::Sidecar);
+        let sidecars =
+            self.init.iter().filter(|(spec, _)| ContainerRole::of_init(spec) == ContainerRole::Sidecar);
         sidecars.chain(&self.main).map(|(_, summary)| *summary)
     }
 
     /// Init containers that hold the pod back: not completed or, for a sidecar, not started.
     pub(in crate::status) fn incomplete(&self) -> impl Iterator<Item = &'a ContainerSummary> {
-        let incomplete = self.init.iter().filter(|(spec, summary)| match Role::of_init(spec) {
-            Role::Sidecar => !summary.started,
-            Role::Init | Role::Main => !summary.ready,
+        let incomplete = self.init.iter().filter(|(spec, summary)| match ContainerRole::of_init(spec) {
+            ContainerRole::Sidecar => !summary.started,
+            ContainerRole::Init | ContainerRole::Main => !summary.ready,
         });
         incomplete.map(|(_, summary)| *summary)
     }

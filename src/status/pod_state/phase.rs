@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::PodSpec;
 
-use super::containers::{Containers, Role};
+use super::containers::{ContainerRole, Containers};
 use crate::plan::{Init, Plan};
 use crate::pod::restart::{AfterExit, after_exit, outlives_sandbox};
 use crate::pod::state::{Phase, Termination};
@@ -23,10 +23,10 @@ pub(super) fn phase(spec: &PodSpec, plan: &Plan, containers: &Containers<'_>) ->
     };
     for (container, summary) in &containers.init {
         let runs = summary.running_since().is_some();
-        match (Role::of_init(container), summary.newest_termination()) {
+        match (ContainerRole::of_init(container), summary.newest_termination()) {
             // A sidecar that runs keeps the pod running; one that ended does not count.
-            (Role::Sidecar, _) if runs => running += 1,
-            (Role::Sidecar, Some(_)) => {}
+            (ContainerRole::Sidecar, _) if runs => running += 1,
+            (ContainerRole::Sidecar, Some(_)) => {}
             (_, Some(ended)) if !runs => {
                 if ended.exit_code != 0 && stays(container, ended) {
                     return Phase::Failed;

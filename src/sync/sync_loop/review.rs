@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{SyncLoop, Worker};
+use super::{SyncLoop, WorkerEntry};
 use crate::plan::order::{self, Lack};
 use crate::plan::{Desired, Want};
 use crate::pod::PodName;
@@ -15,7 +15,7 @@ impl SyncLoop {
     pub(super) fn review_held(&mut self) -> Vec<PodName> {
         let mut changed = Vec::new();
         for name in std::mem::take(&mut self.held) {
-            let Some(Worker { desired: Desired { want: Want::Run(pod), blocked_on, .. }, .. }) =
+            let Some(WorkerEntry { desired: Desired { want: Want::Run(pod), blocked_on, .. }, .. }) =
                 self.workers.get(&name)
             else {
                 continue;
@@ -37,7 +37,7 @@ impl SyncLoop {
     /// Looks anew at which pods may be started, and names those of which it has changed.
     pub(super) fn review_starts(&mut self) -> Vec<PodName> {
         let mut changed = Vec::new();
-        for (name, Worker { desired, .. }) in &mut self.workers {
+        for (name, WorkerEntry { desired, .. }) in &mut self.workers {
             let now = self.config.starts(name);
             if matches!(desired.want, Want::Run(_)) && desired.starts != now {
                 desired.starts = now;

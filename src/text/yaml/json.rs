@@ -4,7 +4,7 @@ use serde::de::IgnoredAny;
 
 use super::limits::Budget;
 use super::positions::Cursor;
-use super::reader::Reader;
+use super::reader::DocumentReader;
 use super::{Document, Format, MAX_DOCUMENTS, Position, SyntaxError};
 
 /// The documents of a text that begins with a brace, as Kubernetes tells JSON from YAML. Lines of three hyphens stand
@@ -52,7 +52,7 @@ pub(super) fn parse(text: &str, parts: &[&str]) -> Result<Vec<Document>, SyntaxE
         if part.trim_ascii().is_empty() {
             continue;
         }
-        let reader = Reader::new(Format::Json, text, &budget);
+        let reader = DocumentReader::new(Format::Json, text, &budget);
         let mut parser = serde_json::Deserializer::from_str(part);
         let value = reader.document(&mut parser).and_then(|value| parser.end().map(|()| value));
         let value = value.map_err(|error| describe(text, part, &error))?;

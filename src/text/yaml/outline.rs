@@ -52,16 +52,16 @@ impl Count {
 }
 
 /// Why the scan of a text ends before its end.
-enum Stop {
+enum ScanEnd {
     /// A limit is passed.
     Limit(SyntaxError),
     /// Something that only the parser understands.
     Unusual,
 }
 
-impl From<SyntaxError> for Stop {
+impl From<SyntaxError> for ScanEnd {
     fn from(error: SyntaxError) -> Self {
-        Stop::Limit(error)
+        ScanEnd::Limit(error)
     }
 }
 
@@ -70,7 +70,7 @@ impl From<SyntaxError> for Stop {
 /// # Errors
 /// When it passes a limit.
 pub(super) fn count_structure(text: &str) -> Result<Count, SyntaxError> {
-    let mut scan = Scan { bytes: text.as_bytes(), at: 0, indents: Vec::new(), count: Count::default() };
+    let mut scan = Scanner { bytes: text.as_bytes(), at: 0, indents: Vec::new(), count: Count::default() };
     // Line breaks and blanks that are not ASCII, and old line ends.
     let odd = |text: &str| {
         let lone_return = text.as_bytes().windows(2).any(|pair| pair[0] == b'\r' && pair[1] != b'\n');
@@ -78,11 +78,11 @@ pub(super) fn count_structure(text: &str) -> Result<Count, SyntaxError> {
             || text.ends_with('\r')
             || text.contains(['\u{85}', '\u{2028}', '\u{2029}', '\u{feff}', '\0'])
     };
-    let stopped = if odd(text) { Err(Stop::Unusual) } else { scan.text() };
+    let stopped = if odd(text) { Err(ScanEnd::Unusual) } else { scan.text() };
     match stopped {
         Ok(()) => {}
-        Err(Stop::Limit(error)) => return Err(error),
-        Err(Stop::Unusual) => {
+        Err(ScanEnd::Limit(error)) => return Err(error),
+        Err(ScanEnd::Unusual) => {
             let rest = scan.rest();
             scan.count.every_byte(rest)?;
         }
@@ -92,12 +92,12 @@ pub(super) fn count_structure(text: &str) -> Result<Count, SyntaxError> {
 
 /// Where a token stands: a key may follow at the beginning of a line, but not after another key.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Slot {
+enum TokenPlace {
     KeyOrValue,
     Value,
 }
 
-struct Scan<'a> {
+struct Scanner<'a> {
     bytes: &'a [u8],
     at: usize,
     /// The columns of the block collections that are open.
@@ -105,7 +105,7 @@ struct Scan<'a> {
     count: Count,
 }
 
-impl<'a> Scan<'a> {
+impl<'a> Scanner<'a> {
     fn rest(&self) -> &'a [u8] {
         self.bytes.get(self.at..).unwrap_or_default()
     }
@@ -151,7 +151,7 @@ impl<'a> Scan<'a> {
             && rest.get(3).is_none_or(|next| b" \t\r\n".contains(next))
     }
 
-    fn text(&mut self) -> Result<(), Stop> {
+    fn text(&mut self) -> Result<(), ScanEnd> {
         while self.peek().is_some() {
             self.block_line()?;
         }
@@ -159,7 +159,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Takes in a line outside of flow collections, and the lines that its last scalar goes on in.
-    fn block_line(&mut self) -> Result<(), Stop> {
+    fn block_line(&mut self) -> Result<(), ScanEnd> {
         let start = self.at;
         if self.at_document_mark() {
             self.at += 3;
@@ -173,7 +173,7 @@ impl<'a> Scan<'a> {
                 self.skip_line();
                 return Ok(());
             }
-            Some(b'%') if column == 0 => return Err(Stop::Unusual),
+            Some(b'%') if column == 0 => return Err(ScanEnd::Unusual),
             _ => {}
         }
         while self.indents.last().is_some_and(|indent| *indent > column) {
@@ -190,15 +190,15 @@ impl<'a> Scan<'a> {
             }
             column = self.at - start;
         }
-        self.token(Slot::KeyOrValue, column)
+        self.token(TokenPlace::KeyOrValue, column)
     }
 
     /// Takes in a token outside of flow collections, which stands in a column.
-    fn token(&mut self, slot: Slot, column: usize) -> Result<(), Stop> {
+    fn token(&mut self, slot: TokenPlace, column: usize) -> Result<(), ScanEnd> {
         while matches!(self.peek(), Some(b'&' | b'!')) {
             self.property()?;
             if self.skip(b" \t") == 0 && !self.at_line_end() {
-                return Err(Stop::Unusual);
+                return Err(ScanEnd::Unusual);
             }
         }
         match self.peek() {
@@ -206,7 +206,10 @@ impl<'a> Scan<'a> {
             Some(quote @ (b'"' | b'\'')) => {
                 let lines = self.quoted(quote);
                 self.skip(b" \t");
-                if lines == 0 && slot == Slot::KeyOrValue && self.peek() == Some(b':') && self.next_is_blank()
+                if lines == 0
+                    && slot == TokenPlace::KeyOrValue
+                    && self.peek() == Some(b':')
+                    && self.next_is_blank()
                 {
                     return self.value(column);
                 }
@@ -221,39 +224,39 @@ impl<'a> Scan<'a> {
                 self.property()?;
                 self.line_end()
             }
-            Some(b'-' | b'?' | b':') if self.next_is_blank() => Err(Stop::Unusual),
-            Some(b',' | b']' | b'}' | b'%' | b'@' | b'`' | b'\t') => Err(Stop::Unusual),
+            Some(b'-' | b'?' | b':') if self.next_is_blank() => Err(ScanEnd::Unusual),
+            Some(b',' | b']' | b'}' | b'%' | b'@' | b'`' | b'\t') => Err(ScanEnd::Unusual),
             Some(_) => self.plain(slot, column),
         }
     }
 
     /// After a key: its colon and its value.
-    fn value(&mut self, column: usize) -> Result<(), Stop> {
+    fn value(&mut self, column: usize) -> Result<(), ScanEnd> {
         self.count.node()?;
         self.open_block(column);
         self.at += 1;
         self.skip(b" \t");
-        self.token(Slot::Value, column)
+        self.token(TokenPlace::Value, column)
     }
 
     /// Nothing but a comment may follow on a line.
-    fn line_end(&mut self) -> Result<(), Stop> {
+    fn line_end(&mut self) -> Result<(), ScanEnd> {
         self.skip(b" \t");
         if !self.at_line_end() && self.peek() != Some(b'#') {
-            return Err(Stop::Unusual);
+            return Err(ScanEnd::Unusual);
         }
         self.skip_line();
         Ok(())
     }
 
     /// An anchor, a tag or an alias.
-    fn property(&mut self) -> Result<(), Stop> {
+    fn property(&mut self) -> Result<(), ScanEnd> {
         self.at += 1;
         let word = |byte: &&u8| byte.is_ascii_alphanumeric() || b"_-!".contains(byte);
         self.at += self.rest().iter().take_while(word).count();
         match self.peek() {
             None | Some(b' ' | b'\t' | b'\r' | b'\n' | b',' | b']' | b'}') => Ok(()),
-            Some(_) => Err(Stop::Unusual),
+            Some(_) => Err(ScanEnd::Unusual),
         }
     }
 
@@ -278,15 +281,15 @@ impl<'a> Scan<'a> {
     }
 
     /// A plain scalar outside of flow collections, or the key that it is.
-    fn plain(&mut self, slot: Slot, column: usize) -> Result<(), Stop> {
+    fn plain(&mut self, slot: TokenPlace, column: usize) -> Result<(), ScanEnd> {
         let mut first = true;
         loop {
             let mut blank = false;
             while !self.at_line_end() {
                 match self.peek() {
                     Some(b':') if self.next_is_blank() => {
-                        let key = first && slot == Slot::KeyOrValue;
-                        return if key { self.value(column) } else { Err(Stop::Unusual) };
+                        let key = first && slot == TokenPlace::KeyOrValue;
+                        return if key { self.value(column) } else { Err(ScanEnd::Unusual) };
                     }
                     Some(b'#') if blank => return self.line_end(),
                     byte => blank = matches!(byte, Some(b' ' | b'\t')),
@@ -302,7 +305,7 @@ impl<'a> Scan<'a> {
 
     /// Goes to the next line that holds something, and tells whether a plain scalar goes on in it: if it is indented
     /// further than the collection that the scalar is in.
-    fn goes_on(&mut self) -> Result<bool, Stop> {
+    fn goes_on(&mut self) -> Result<bool, ScanEnd> {
         loop {
             self.skip_line();
             let line = self.at;
@@ -310,7 +313,7 @@ impl<'a> Scan<'a> {
             match self.peek() {
                 None => return Ok(false),
                 Some(b'\r' | b'\n') => {}
-                Some(b'\t') => return Err(Stop::Unusual),
+                Some(b'\t') => return Err(ScanEnd::Unusual),
                 Some(first) => {
                     let mark = indent == 0 && self.at_document_mark();
                     let goes_on = first != b'#' && indent >= self.least_column() && !mark;
@@ -324,7 +327,7 @@ impl<'a> Scan<'a> {
     }
 
     /// A literal or folded scalar, from its sign to its last line.
-    fn block_scalar(&mut self) -> Result<(), Stop> {
+    fn block_scalar(&mut self) -> Result<(), ScanEnd> {
         self.at += 1;
         let mut explicit = None;
         for _ in 0..2 {

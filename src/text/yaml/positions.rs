@@ -50,7 +50,7 @@ impl<'a> Search<'a> {
     }
 
     /// The path of a key or item below `parent`, if it is on the way to a field.
-    fn child(&self, parent: &str, step: Step<'_>) -> Option<&'a str> {
+    fn child(&self, parent: &str, step: PathStep<'_>) -> Option<&'a str> {
         self.fields.iter().find_map(|field| {
             let rest = step.strip(field.strip_prefix(parent)?, parent.is_empty())?;
             ends_step(rest).then(|| field.strip_suffix(rest)).flatten()
@@ -75,21 +75,21 @@ fn ends_step(rest: &str) -> bool {
 
 /// One step of a path.
 #[derive(Clone, Copy)]
-enum Step<'a> {
+enum PathStep<'a> {
     Key(&'a str),
     Index(&'a str),
 }
 
-impl Step<'_> {
+impl PathStep<'_> {
     /// What is left of a path after this step. A key is written `.key`, or `[key]` where any key may be.
     fn strip(self, path: &str, at_root: bool) -> Option<&str> {
         match self {
-            Step::Key(key) if at_root => path.strip_prefix(key),
-            Step::Key(key) => {
+            PathStep::Key(key) if at_root => path.strip_prefix(key),
+            PathStep::Key(key) => {
                 let dotted = path.strip_prefix('.').and_then(|rest| rest.strip_prefix(key));
                 dotted.or_else(|| path.strip_prefix('[')?.strip_prefix(key)?.strip_prefix(']'))
             }
-            Step::Index(index) => path.strip_prefix('[')?.strip_prefix(index)?.strip_prefix(']'),
+            PathStep::Index(index) => path.strip_prefix('[')?.strip_prefix(index)?.strip_prefix(']'),
         }
     }
 }
@@ -198,7 +198,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         for index in 0_usize.. {
-            let more = match self.search.child(self.path, Step::Index(&index.to_string())) {
+            let more = match self.search.child(self.path, PathStep::Index(&index.to_string())) {
                 Some(path) => items.next_element_seed(Walk { path, named: false, ..self })?.is_some(),
                 // The mappings that one key merges.
                 None if !self.written => items.next_element_seed(self)?.is_some(),
@@ -213,7 +213,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
         let mut first = true;
-        while let Some(key) = entries.next_key_seed(Key)? {
+        while let Some(key) = entries.next_key_seed(KeySeed)? {
             let Name::Slice(name) = key else {
                 entries.next_value::<IgnoredAny>()?;
                 continue;
@@ -221,7 +221,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
             if std::mem::take(&mut first) {
                 self.begins_at(name);
             }
-            match self.search.child(self.path, Step::Key(name)) {
+            match self.search.child(self.path, PathStep::Key(name)) {
                 Some(path) => {
                     self.search.note(path, self.written, self.search.offset(name));
                     entries.next_value_seed(Walk { path, named: true, ..self })?;
@@ -246,9 +246,9 @@ enum Name<'de> {
     Unknown,
 }
 
-struct Key;
+struct KeySeed;
 
-impl<'de> DeserializeSeed<'de> for Key {
+impl<'de> DeserializeSeed<'de> for KeySeed {
     type Value = Name<'de>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Name<'de>, D::Error> {
@@ -256,7 +256,7 @@ impl<'de> DeserializeSeed<'de> for Key {
     }
 }
 
-impl<'de> Visitor<'de> for Key {
+impl<'de> Visitor<'de> for KeySeed {
     type Value = Name<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

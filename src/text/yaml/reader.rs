@@ -7,7 +7,7 @@ use serde::de::{self, DeserializeSeed, Deserializer, Error as _, MapAccess, SeqA
 use serde_json::{Map, Value};
 
 use super::Format;
-use super::key::{Key, KeyNode};
+use super::key::{KeyNode, MappingKey};
 use super::limits::{Budget, check_depth};
 use super::resolve::{number_from_f64, resolve_plain};
 
@@ -15,7 +15,7 @@ use super::resolve::{number_from_f64, resolve_plain};
 const MAX_DUPLICATES: usize = 100;
 
 /// What is common to all nodes of a document.
-pub(super) struct Reader<'a> {
+pub(super) struct DocumentReader<'a> {
     pub(super) format: Format,
     pub(super) text: &'a str,
     pub(super) duplicates: RefCell<Vec<String>>,
@@ -32,7 +32,7 @@ pub(super) enum Style {
     Binary,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> DocumentReader<'a> {
     /// A reader of documents of this text.
     pub(super) fn new(format: Format, text: &'a str, budget: &'a Budget) -> Self {
         Self { format, text, duplicates: RefCell::default(), budget }
@@ -40,7 +40,7 @@ impl<'a> Reader<'a> {
 
     /// Reads a document.
     pub(super) fn document<'de, D: Deserializer<'de>>(&self, from: D) -> Result<Value, D::Error> {
-        Node { reader: self, path: &Path::Root, depth: 0 }.deserialize(from)
+        NodeReader { reader: self, path: &Path::Root, depth: 0 }.deserialize(from)
     }
 
     /// Tells from the bytes before a slice of the text how the scalar was written. Looks back no further than to the
@@ -112,14 +112,14 @@ impl fmt::Display for Path<'_> {
 
 /// Reads one node and what is below it.
 #[derive(Clone, Copy)]
-struct Node<'a> {
-    reader: &'a Reader<'a>,
+struct NodeReader<'a> {
+    reader: &'a DocumentReader<'a>,
     path: &'a Path<'a>,
     /// How many lists and mappings are around it.
     depth: usize,
 }
 
-impl<'a> Node<'a> {
+impl<'a> NodeReader<'a> {
     /// Pays for a list or mapping, and gives the depth of what is inside.
     fn enter<E: de::Error>(&self) -> Result<usize, E> {
         self.reader.budget.pay_node()?;
@@ -127,12 +127,12 @@ impl<'a> Node<'a> {
         Ok(self.depth + 1)
     }
 
-    fn inside<'b>(&'b self, path: &'b Path<'b>, depth: usize) -> Node<'b> {
-        Node { reader: self.reader, path, depth }
+    fn inside<'b>(&'b self, path: &'b Path<'b>, depth: usize) -> NodeReader<'b> {
+        NodeReader { reader: self.reader, path, depth }
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Node<'_> {
+impl<'de> DeserializeSeed<'de> for NodeReader<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -140,7 +140,7 @@ impl<'de> DeserializeSeed<'de> for Node<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Node<'_> {
+impl<'de> Visitor<'de> for NodeReader<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -209,7 +209,7 @@ impl<'de> Visitor<'de> for Node<'_> {
         let mut map = Map::new();
         let mut merged = Vec::new();
         while let Some(key) = entries.next_key_seed(KeyNode { reader: self.reader })? {
-            let Key::Name(name) = key else {
+            let MappingKey::Name(name) = key else {
                 let path = Path::Key(self.path, "<<");
                 merged.push(entries.next_value_seed(self.inside(&path, depth))?);
                 continue;

@@ -195,7 +195,7 @@ fn what_is_accepted_can_be_read_again_from_inside_of_other_json() {
         let nested = format!("{}1{}", "{a: ".repeat(depth), "}".repeat(depth));
         let text = pod("a").replace("image: i", &format!("image: i, x: {nested}"));
         let item = decode_list(text.as_bytes(), &origin()).map(|mut items| items.remove(0));
-        let Ok(Item { decoded: Ok(_), manifest, .. }) = item else {
+        let Ok(ListItem { decoded: Ok(_), manifest, .. }) = item else {
             refused += 1;
             continue;
         };

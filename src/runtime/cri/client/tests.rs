@@ -13,7 +13,7 @@ fn client(path: &std::path::Path, request: Duration) -> (CriClient, Seen) {
     let endpoint: Endpoint = path.to_str().unwrap().parse().unwrap();
     let seen = Seen::default();
     let sink = Arc::clone(&seen);
-    let observer: Observer = Arc::new(move |op, _, class| sink.lock().unwrap().push((op, class)));
+    let observer: CallObserver = Arc::new(move |op, _, class| sink.lock().unwrap().push((op, class)));
     let timeouts = Timeouts { request, pull: request };
     let handle = spawn_tokio_thread().unwrap();
     (CriClient::new(&handle, &endpoint, &endpoint, timeouts, observer).unwrap(), seen)

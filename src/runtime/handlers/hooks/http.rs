@@ -3,7 +3,7 @@
 use hyper::header::AUTHORIZATION;
 
 use super::super::http_get::REDIRECTS;
-use crate::http::{Client, HttpError, Request, Response};
+use crate::http::{Client, GetRequest, GetResponse, HttpError};
 use crate::text::url::Scheme;
 
 /// As kubelet 1.36 calls itself.
@@ -20,7 +20,7 @@ pub(super) enum Answered {
 
 /// Makes the request, once more in plain text if the server knows nothing else, and waits for the answer, whatever
 /// it is.
-pub(super) async fn ask(client: &Client, request: &Request) -> Result<Answered, HttpError> {
+pub(super) async fn ask(client: &Client, request: &GetRequest) -> Result<Answered, HttpError> {
     let first = match settle(client.get(request, &REDIRECTS).await) {
         Err(error) if request.url.scheme == Scheme::Https && error.is_plain_text() => error,
         settled => return settled.map(|()| Answered::AsAsked),
@@ -32,7 +32,7 @@ pub(super) async fn ask(client: &Client, request: &Request) -> Result<Answered, 
 }
 
 /// Any answer will do, whatever its status, and whatever becomes of its body.
-fn settle(answered: Result<Response, HttpError>) -> Result<(), HttpError> {
+fn settle(answered: Result<GetResponse, HttpError>) -> Result<(), HttpError> {
     match answered {
         Ok(_) | Err(HttpError::BrokenOff { .. }) => Ok(()),
         Err(error) => Err(error),
@@ -40,7 +40,7 @@ fn settle(answered: Result<Response, HttpError>) -> Result<(), HttpError> {
 }
 
 /// What was meant for TLS alone stays behind.
-fn in_plain_text(request: &Request) -> Request {
+fn in_plain_text(request: &GetRequest) -> GetRequest {
     let mut plain = request.clone();
     plain.url.scheme = Scheme::Http;
     plain.headers.remove(AUTHORIZATION);

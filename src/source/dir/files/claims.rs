@@ -9,7 +9,7 @@ use crate::source::claims::Claims;
 
 /// Who may claim a name, in this order.
 #[derive(Clone, Copy)]
-enum Turn {
+enum ClaimTurn {
     /// Files that have the name that they want.
     Incumbents,
     /// Files that give up one name for another.
@@ -20,11 +20,11 @@ enum Turn {
     Newcomers,
 }
 
-impl Turn {
+impl ClaimTurn {
     const ALL: [Self; 4] = [Self::Incumbents, Self::Movers, Self::Returned, Self::Newcomers];
 }
 
-/// Gives each name and UID to one file, in the order of [`Turn`]; within a turn to the file that is longest there. What a file
+/// Gives each name and UID to one file, in the order of [`ClaimTurn`]; within a turn to the file that is longest there. What a file
 /// has and still wants is taken by no other.
 pub(super) fn assign(files: &mut BTreeMap<PathBuf, FileState>) -> Claims<PathBuf> {
     let mut claims = Claims::default();
@@ -32,13 +32,15 @@ pub(super) fn assign(files: &mut BTreeMap<PathBuf, FileState>) -> Claims<PathBuf
     let reserved = reserve(files);
     let mut by_age: Vec<_> = files.iter_mut().collect();
     by_age.sort_by(|(a, left), (b, right)| (left.since, *a).cmp(&(right.since, *b)));
-    for turn in Turn::ALL {
+    for turn in ClaimTurn::ALL {
         for (path, file) in &by_age {
             let wanted = file.wanted();
             let candidate = match (turn, &file.runs, wanted) {
-                (Turn::Incumbents, Some(runs), Some(wanted)) if runs.names_all_of(wanted) => wanted,
-                (Turn::Movers, Some(_), Some(wanted)) | (Turn::Newcomers, None, Some(wanted)) => wanted,
-                (Turn::Returned, Some(runs), _) => runs,
+                (ClaimTurn::Incumbents, Some(runs), Some(wanted)) if runs.names_all_of(wanted) => wanted,
+                (ClaimTurn::Movers, Some(_), Some(wanted)) | (ClaimTurn::Newcomers, None, Some(wanted)) => {
+                    wanted
+                }
+                (ClaimTurn::Returned, Some(runs), _) => runs,
                 _ => continue,
             };
             let is_free = |subject| reserved.get(&subject).is_none_or(|owner| owner == *path);

@@ -27,7 +27,7 @@ pub(super) fn check_text(text: &str) -> Result<ValidManifest, Refusal> {
 pub(super) fn contents(text: &str) -> FileReading {
     let since = if text.ends_with("old") { (0, 0) } else { (1, 0) };
     let bytes = text.as_bytes().to_vec();
-    let contents = Contents { bytes, signature: None, owner: 0, mode: 0o644, since };
+    let contents = FileContents { bytes, signature: None, owner: 0, mode: 0o644, since };
     FileReading::Read(contents, check_text(text).map(Box::new))
 }
 

@@ -10,7 +10,7 @@ use crate::pod::finding::Refusal;
 use crate::source::dir::files::ValidManifest;
 use crate::source::dir::timing::STAMP_GRANULARITY;
 use crate::source::signature::{EXTENSION, MAX_SIGNATURE};
-use crate::source::trust::{Located, PERMISSIONS, Role, check};
+use crate::source::trust::{Located, PERMISSIONS, PathRole, check};
 
 /// What was found of one file.
 #[derive(Debug)]
@@ -20,14 +20,14 @@ pub(in crate::source::dir) enum FileReading {
     /// It is being written: what was known of it stays, until it is whole.
     Unfinished,
     /// It was read: a valid manifest, or why it is none.
-    Read(Contents, Result<Box<ValidManifest>, Refusal>),
+    Read(FileContents, Result<Box<ValidManifest>, Refusal>),
     /// It cannot be a manifest; with the reason.
     Refused(String),
 }
 
 /// A file that was read.
 #[derive(Debug)]
-pub(in crate::source::dir) struct Contents {
+pub(in crate::source::dir) struct FileContents {
     /// Its bytes.
     pub(in crate::source::dir) bytes: Vec<u8>,
     /// The signature beside it, if one was looked for and found.
@@ -40,7 +40,7 @@ pub(in crate::source::dir) struct Contents {
     pub(in crate::source::dir) since: (i64, i64),
 }
 
-impl Contents {
+impl FileContents {
     /// There is nothing in the file, or in its signature.
     pub(super) fn is_empty(&self) -> bool {
         self.bytes.is_empty() || self.signature.as_ref().is_some_and(String::is_empty)
@@ -85,7 +85,7 @@ pub(super) enum ManifestRead {
     /// It cannot be a manifest; with the reason.
     Refused(String, Option<ManifestStamp>),
     /// It was read. Without a stamp it may have been written to at the same time.
-    Contents(Contents, Option<ManifestStamp>),
+    FileContents(FileContents, Option<ManifestStamp>),
 }
 
 /// The name of a file's signature.
@@ -126,7 +126,7 @@ pub(super) fn read_manifest(
     if bytes.len() > MAX_MANIFEST {
         return refuse("is larger than 10 MiB".into());
     }
-    if let Err(reason) = check(&file.path, Role::File, &metadata, rules.own_uid) {
+    if let Err(reason) = check(&file.path, PathRole::File, &metadata, rules.own_uid) {
         return refuse(reason);
     }
     let signed = match signature.map(read_signature).transpose() {
@@ -138,8 +138,8 @@ pub(super) fn read_manifest(
     let is_certain = |metadata: &Metadata| is_older(metadata, STAMP_GRANULARITY);
     let certain = is_certain(&metadata) && signature.is_none_or(|signature| is_certain(&signature.metadata));
     let (owner, mode) = (metadata.uid(), metadata.mode() & PERMISSIONS);
-    let contents = Contents { bytes, signature: signed, owner, mode, since: now.file.changed };
-    ManifestRead::Contents(contents, Some(now).filter(|_| certain))
+    let contents = FileContents { bytes, signature: signed, owner, mode, since: now.file.changed };
+    ManifestRead::FileContents(contents, Some(now).filter(|_| certain))
 }
 
 fn read_signature(file: &Located) -> std::io::Result<String> {

@@ -102,7 +102,7 @@ fn words(reading: DirectoryReading) -> String {
                 match reading {
                     FileReading::Unchanged => format!("{name} same"),
                     FileReading::Unfinished => format!("{name} unfinished"),
-                    FileReading::Read(Contents { bytes, signature, .. }, _) => {
+                    FileReading::Read(FileContents { bytes, signature, .. }, _) => {
                         let signed = signature.map(|text| format!(" signed {text}")).unwrap_or_default();
                         format!("{name} {}{signed}", String::from_utf8_lossy(&bytes))
                     }

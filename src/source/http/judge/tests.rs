@@ -9,7 +9,7 @@ use crate::sync::view::diff_verdicts;
 
 /// `NAME VERSION` is a pod, with a UID of its own or that of `NAME VERSION UID`; `NAME!` is a bad one, `!` something of
 /// which nobody knows what it is.
-fn items(text: &str) -> Reading {
+fn items(text: &str) -> UrlReading {
     let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
     let items = words.enumerate().map(|(index, word)| {
         let path = ItemPath { document: None, item: Some(index) };
@@ -26,14 +26,14 @@ fn items(text: &str) -> Reading {
             None => (word.strip_suffix('!').filter(|name| !name.is_empty()), refusal()),
         };
         let name = name.map(|name| PodName::new("default", name));
-        Item { path, name, manifest: json!({"is": word}), decoded }
+        ListItem { path, name, manifest: json!({"is": word}), decoded }
     });
     let contents = ListContents { pods: items.collect(), objects: vec![] };
-    Reading::Items { contents, signer: None }
+    UrlReading::Items { contents, signer: None }
 }
 
-fn failed(reason: &str) -> Reading {
-    Reading::Failed(Failure { reason: reason.to_owned(), cause: Cause::Network })
+fn failed(reason: &str) -> UrlReading {
+    UrlReading::Failed(UrlFailure { reason: reason.to_owned(), cause: Cause::Network })
 }
 
 fn told(snapshot: &Snapshot) -> String {
@@ -41,19 +41,19 @@ fn told(snapshot: &Snapshot) -> String {
     pods.collect::<Vec<_>>().join(" ")
 }
 
-fn judge(kept: &[(&str, &str)]) -> Judge {
+fn judge(kept: &[(&str, &str)]) -> UrlJudge {
     let kept = kept.iter().map(|(name, hash)| Held {
         pod: Arc::new(Pod { source: Source::Http, uid: PodUid(format!("{name}-{hash}")), ..pod(name, hash) }),
         manifest: "{}".into(),
         signer: None,
     });
-    Judge::new("http://h/".to_owned(), kept, [])
+    UrlJudge::new("http://h/".to_owned(), kept, [])
 }
 
 /// A reading, the pods that follow (none: no snapshot), and whether all is accounted for.
-type Step<'a> = (&'a str, Reading, Option<(&'a str, bool)>);
+type Step<'a> = (&'a str, UrlReading, Option<(&'a str, bool)>);
 
-fn run(mut judge: Judge, steps: Vec<Step<'_>>) {
+fn run(mut judge: UrlJudge, steps: Vec<Step<'_>>) {
     for (name, reading, expect) in steps {
         let snapshot = judge.apply(reading).snapshot;
         let found = snapshot.as_ref().map(|s| (told(s), s.complete));
@@ -69,11 +69,11 @@ fn desired_state_shrinks_only_on_evidence() {
             ("down from the start", failed("down"), Some(("", false))),
             ("still", failed("down"), None),
             ("two pods", items("a 1, b 1"), Some(("a@1 b@1", true))),
-            ("the same contents", Reading::Same, None),
+            ("the same contents", UrlReading::Same, None),
             ("the same pods, written otherwise", items("a 1, b 1"), None),
             ("down", failed("down"), Some(("a@1 b@1", true))),
             ("for another reason", failed("late"), Some(("a@1 b@1", true))),
-            ("back", Reading::Same, Some(("a@1 b@1", true))),
+            ("back", UrlReading::Same, Some(("a@1 b@1", true))),
             ("one turns bad: its last good stays", items("a!, b 2"), Some(("a@1 b@2", true))),
             ("and is still bad", items("a!, b 2"), None),
             ("something unknown: nobody goes", items("!, b 3"), Some(("a@1 b@3", false))),
@@ -109,7 +109,9 @@ fn of_two_pods_of_one_name_the_first_stays() {
     );
     let mut judge = judge(&[]);
     let outcome = |judged: &Judged, place: usize| match &judged.changes[place] {
-        Change::Verdict(Verdict { origin, document, item, outcome: Outcome::Refused(refusal), .. }) => {
+        UrlChange::Verdict(Verdict {
+            origin, document, item, outcome: Outcome::Refused(refusal), ..
+        }) => {
             format!("{origin} {document} {item:?}: {refusal}")
         }
         other => format!("{other:?}"),
@@ -142,10 +144,10 @@ fn a_name_that_cannot_be_is_no_evidence() {
 fn what_could_not_be_kept_is_not_accepted() {
     let nested = |levels: usize| {
         let deep = (0..levels).fold(json!(1), |inner, _| json!([inner]));
-        let Reading::Items { mut contents, signer } = items("a 1") else { panic!("items") };
+        let UrlReading::Items { mut contents, signer } = items("a 1") else { panic!("items") };
         let items = &mut contents.pods;
         items[0].manifest = deep;
-        Reading::Items { contents, signer }
+        UrlReading::Items { contents, signer }
     };
     run(judge(&[]), vec![("as deep as can be read", nested(127), Some(("a@1", true)))]);
     run(judge(&[]), vec![("deeper", nested(128), Some(("", false)))]);
@@ -155,14 +157,14 @@ fn what_could_not_be_kept_is_not_accepted() {
 fn a_long_reason_is_cut() {
     let mut judge = judge(&[]);
     let judged = judge.apply(failed(&"x".repeat(9 << 20)));
-    let Change::Failed(reason) = &judged.changes[0] else { panic!("{:?}", judged.changes.len()) };
+    let UrlChange::Failed(reason) = &judged.changes[0] else { panic!("{:?}", judged.changes.len()) };
     assert!(reason.len() < 3000 && reason.contains(" bytes)..."), "{} bytes", reason.len());
 }
 
 #[test]
 fn each_pod_has_the_key_that_signed_it() {
     let signed = |text: &str, key: &str| match items(text) {
-        Reading::Items { contents, .. } => Reading::Items { contents, signer: Some(key.to_owned()) },
+        UrlReading::Items { contents, .. } => UrlReading::Items { contents, signer: Some(key.to_owned()) },
         reading => reading,
     };
     let mut judge = judge(&[]);
@@ -231,7 +233,7 @@ fn a_failure_is_a_verdict_on_the_url_until_it_is_over() {
     let judged = judge.apply(failed("down"));
     assert_eq!(judged.failure.as_ref().map(|failure| failure.cause), Some(Cause::Network));
     assert_eq!(verdicts(judged), ["http://h/ 0 None true", "http://h/ 1 Some(0) false"]);
-    let judged = judge.apply(Reading::Same);
+    let judged = judge.apply(UrlReading::Same);
     assert_eq!(judged.failure, None);
     assert_eq!(verdicts(judged), ["http://h/ 1 Some(0) false"]);
 }

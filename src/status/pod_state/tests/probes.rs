@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{PodReadinessGate, Probe};
 
 use super::*;
-use crate::probe::threshold::{Kind, Outcome};
+use crate::probe::threshold::{Kind, ProbeOutcome};
 
 /// A container `main` with a startup and a readiness probe.
 fn probed() -> Pod {
@@ -15,8 +15,8 @@ fn probed() -> Pod {
 
 fn probed_state(
     pod: &Pod,
-    startup: Option<Outcome>,
-    readiness: Option<Outcome>,
+    startup: Option<ProbeOutcome>,
+    readiness: Option<ProbeOutcome>,
     before: Option<&PodState>,
     now: i64,
 ) -> PodState {
@@ -37,7 +37,7 @@ fn condition(status: &PodStatus, kind: &str) -> (String, String, i64) {
 
 #[test]
 fn started_and_ready_are_what_the_probes_found() {
-    use Outcome::{Failure, Success};
+    use ProbeOutcome::{Failure, Success};
     for (startup, readiness, expect) in [
         (None, None, (false, false)),
         (Some(Failure), None, (false, false)),
@@ -58,7 +58,7 @@ fn started_and_ready_are_what_the_probes_found() {
 
 #[test]
 fn readiness_holds_since_it_was_noticed() {
-    use Outcome::{Failure, Success};
+    use ProbeOutcome::{Failure, Success};
     let pod = probed();
     let mut before = None;
     for (now, readiness, expect) in [
@@ -82,7 +82,7 @@ fn readiness_holds_since_it_was_noticed() {
 
 #[test]
 fn a_readiness_gate_keeps_the_pod_from_being_ready() {
-    use Outcome::{Failure, Success};
+    use ProbeOutcome::{Failure, Success};
     let mut pod = probed();
     let gate = |kind: &str| PodReadinessGate { condition_type: kind.into() };
     pod.spec.readiness_gates = Some(vec![gate("Initialized"), gate("example.com/a"), gate("example.com/b")]);

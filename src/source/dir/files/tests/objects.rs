@@ -33,7 +33,7 @@ fn file(text: &str) -> FileReading {
     let checked = decode_file(text.as_bytes(), &origin)
         .map(|decoded| Box::new(ValidManifest { decoded, signed: None }));
     let contents =
-        Contents { bytes: text.into_bytes(), signature: None, owner: 0, mode: 0o644, since: (1, 0) };
+        FileContents { bytes: text.into_bytes(), signature: None, owner: 0, mode: 0o644, since: (1, 0) };
     FileReading::Read(contents, checked)
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 
-use super::faults::Blow;
+use super::faults::NodeFault;
 use super::manifests::{SOURCES, names};
 use super::world::World;
 use crate::pod::observed::ContainerState;
@@ -32,28 +32,28 @@ impl World {
         if self.now >= until {
             return;
         }
-        let blow = self.faults.next_blow(&mut self.rng);
-        self.note(format_args!("{blow:?}"));
-        match blow {
-            Blow::Edit => self.edit(),
-            Blow::Kill => self.kill_after = Some((self.rng.u32(0..30), PowerCut::No)),
-            Blow::PowerCut => {
+        let fault = self.faults.next_node_fault(&mut self.rng);
+        self.note(format_args!("{fault:?}"));
+        match fault {
+            NodeFault::Edit => self.edit(),
+            NodeFault::Kill => self.kill_after = Some((self.rng.u32(0..30), PowerCut::No)),
+            NodeFault::PowerCut => {
                 let cut = if self.rng.bool() { PowerCut::Reboot } else { PowerCut::RebootEmpty };
                 self.kill_after = Some((self.rng.u32(0..30), cut));
             }
-            Blow::Away => self.go_away(),
-            Blow::Forget => {
+            NodeFault::Away => self.go_away(),
+            NodeFault::Forget => {
                 self.go_away();
                 let empty = self.rng.bool();
                 self.all_processes_end(empty);
             }
-            Blow::KillContainer => {
+            NodeFault::KillContainer => {
                 let runs: Vec<ContainerId> = self.running();
                 if let Some(id) = self.rng.choice(&runs).cloned() {
                     self.kill(&id);
                 }
             }
-            Blow::KillSandbox => {
+            NodeFault::KillSandbox => {
                 let ready = self.node.sandboxes.values().filter(|s| s.seen.ready).map(|s| s.seen.id.clone());
                 let ready: Vec<SandboxId> = ready.collect();
                 if let Some(id) = self.rng.choice(&ready).cloned() {
@@ -62,19 +62,19 @@ impl World {
                     self.note(format_args!("{id} died"));
                 }
             }
-            Blow::DiskFull => {
+            NodeFault::DiskFull => {
                 self.disk.full = true;
                 let wait = self.millis(1_000, 60_000);
                 self.after(wait, |world| world.disk.full = false);
             }
-            Blow::SetClock => {
+            NodeFault::SetClock => {
                 let seconds = *self.rng.choice(&[3, 60, 3_600, 1_000_000]).unwrap();
                 let sign = if self.rng.bool() { 1 } else { -1 };
                 self.wall_offset += SignedDuration::from_secs(sign * seconds);
                 self.wall_was_set = true;
                 self.note(format_args!("clock set by {}", sign * seconds));
             }
-            Blow::Outage => {
+            NodeFault::Outage => {
                 let source = *self.rng.choice(&SOURCES).unwrap();
                 self.manifests.outages.insert(source);
                 self.speak(source);
@@ -84,12 +84,12 @@ impl World {
                     world.speak(source);
                 });
             }
-            Blow::Sicken => {
+            NodeFault::Sicken => {
                 self.faults.sick = self.rng.choice(names());
                 let wait = self.millis(1_000, 60_000);
                 self.after(wait, |world| world.faults.sick = None);
             }
-            Blow::DropImages => self.node.images.clear(),
+            NodeFault::DropImages => self.node.images.clear(),
         }
         let wait = self.millis(200, 15_000);
         self.after(wait, move |world| world.strike(until));
