@@ -18,6 +18,7 @@ use tracing::{info, warn};
 
 use crate::config::Config;
 use crate::host::clock::SystemClock;
+use crate::host::kernel_log::run_kernel_log;
 use crate::host::lock::{Lock, LockError, lock_root_dir, lock_runtime};
 use crate::host::state::Store;
 use crate::http::{Client, spawn_tokio_thread};
@@ -54,6 +55,9 @@ pub(crate) enum AgentError {
     /// Another agent.
     #[error("there is another agent")]
     Lock(#[from] LockError),
+    /// More is reserved than the node has.
+    #[error("what is reserved (kubeReserved, systemReserved, evictionHard) does not fit the node: {}", .0.join("; "))]
+    Reservations(Vec<String>),
     /// The signals.
     #[error("cannot listen to signals")]
     Signals(#[source] std::io::Error),
@@ -103,6 +107,7 @@ pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
     if let Some(policy) = config.log_rotation {
         handles.spawn(run_log_rotation(runtime.clone(), policy, view.clone(), handles.clone()));
     }
+    handles.spawn(run_kernel_log());
     handles.spawn(prober.clone().run());
     health::spawn_ports(config, &handles, &view, &prober);
     let notifier = health::notifier();

@@ -9,6 +9,7 @@ pub(crate) mod cgroup;
 pub(crate) mod clock;
 pub(crate) mod dirs;
 pub(crate) mod files;
+pub(crate) mod kernel_log;
 pub(crate) mod lock;
 pub(crate) mod log_watch;
 pub(crate) mod machine;
@@ -19,6 +20,7 @@ mod remove_tree;
 pub(crate) mod resource;
 pub(crate) mod security;
 pub(crate) mod state;
+pub(crate) mod systemd;
 pub(crate) mod termination_message;
 pub(crate) mod volume;
 

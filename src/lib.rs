@@ -31,10 +31,11 @@
 //! | a worker per pod name | `worker`, started by `worker::pool` | a mailbox of one `plan::Desired`, the newest | the sync loop |
 //! | directory source | `source::dir` | inotify's events and a timer | the sync loop; keeps its last good in `host::state` |
 //! | URL source | `source::http` | the server's answers, a timer and the network's changes | the sync loop; the same |
-//! | runtime watch | `runtime::pleg` | containerd's event stream and a timer | the sync loop |
+//! | runtime watch | `runtime::pleg` | the runtime's event stream and a timer | the sync loop |
 //! | probes | `worker::prober` | a timer, and workers who say which there are | the sync loop, when a verdict changes |
 //! | housekeeping | `runtime::gc` | a timer; reads the published view and the runtime | nobody |
 //! | log rotation | `runtime::log_rotation` | first writes to logs, changes of the published view, and a timer after either | nobody |
+//! | kernel log | `host::kernel_log` | records of `/dev/kmsg` | nobody |
 //! | watchdog, status line | `agent::health` | a timer; changes of the published view | systemd |
 //!
 //! A worker's jobs (hooks, pulls, containers that are being ended) are tasks too: they end with it, and it reacts to a newer
@@ -100,7 +101,8 @@
 //! | What is served of a pod? | `status::pod_status` |
 //! | Which rights has a container? | `pod::security`, sent by `runtime::cri::convert`; what the node lacks: `runtime::security` |
 //! | Which ConfigMaps and Secrets has a pod, and what does it lack? | `pod::object`; who has them: `sync::mux`; what an instance keeps: `worker::objects` |
-//! | What do requests and limits become? | `pod::resources`; where: `pod::cgroup_name`, made by `host::cgroup` |
+//! | What do requests and limits become? | `pod::resources`; where: `pod::cgroup_name`, made by `host::cgroup`, or systemd for it (`host::systemd`) |
+//! | What may pods use of the node? | `pod::node_allocatable`, from `host::machine` and `config::node_resources` |
 //!
 //! # Seams: where the next parts go
 //!
@@ -183,7 +185,7 @@ pub use cli::main;
 /// What the tests, the benchmark and the fuzz targets beside this crate use of it.
 #[doc(hidden)]
 pub mod testing {
-    pub use crate::config::check_command_line;
+    pub use crate::config::{FlagRow, check_command_line, flag_rows};
     pub use crate::http::reactor::spawn_tokio_thread;
     pub use crate::pod::decode::list::decode_list;
     pub use crate::pod::decode::{Decoded, Origin, decode_manifest};

@@ -45,7 +45,7 @@ pub(crate) use deadline::{active_since, date_of};
 pub(crate) use ending::{Signalling, StopAction, StopContainer, Terminations};
 pub(crate) use lacks::Lacks;
 pub(crate) use pull::{PullFailure, PullPermit, PullRecord};
-pub(crate) use sandbox::MadeSandbox;
+pub(crate) use sandbox::{MAX_RELEASES, MadeSandbox};
 pub(crate) use starts::Starts;
 
 /// What is wanted for a pod name.
@@ -235,6 +235,8 @@ pub(crate) struct History {
     pub pulls: BTreeMap<String, PullFailure>,
     /// Containers whose image is being pulled, by name.
     pub pulling: BTreeSet<String>,
+    /// Dead sandboxes whose network could not be released, and how often in a row.
+    pub unreleased: BTreeMap<SandboxId, u32>,
 }
 
 /// Failures of one kind in a row.
@@ -359,6 +361,7 @@ pub(crate) fn plan_pod(situation: &Situation<'_>) -> Plan {
         let mut sweep = stop::plan_remove(observed, belongs_to_other);
         // With a fixed metadata.uid the successor lives in the same directories.
         sweep.retain(|step| *step != Step::RemoveInstance(pod.uid.clone()));
+        sweep.extend(sandbox::plan_late_release(pod, situation, &others));
         sweep.extend(sandbox::plan_tidy(pod, observed, &others));
         plan.steps = sweep;
     }

@@ -17,6 +17,7 @@ pub(crate) mod id;
 pub(crate) mod identity;
 pub(crate) mod image;
 pub(crate) mod keys;
+pub(crate) mod node_allocatable;
 pub(crate) mod object;
 pub(crate) mod observed;
 pub(crate) mod priority;

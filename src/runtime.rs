@@ -19,10 +19,10 @@ mod stop;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Container as ContainerSpec;
-use smol::lock::{OnceCell, RwLock};
+use smol::lock::{Mutex, RwLock};
 
 use crate::host::capacity::read_capacity;
 use crate::host::cgroup::Cgroups;
@@ -89,7 +89,7 @@ pub(crate) struct Runtime {
     /// Held for reading while a container is being started: see [`Runtime::drain`].
     starts: RwLock<()>,
     /// Once it is known.
-    cgroup_driver: OnceCell<CgroupDriver>,
+    cgroup_driver: Mutex<Option<(CgroupDriver, Instant)>>,
 }
 
 /// Sandboxes to make at the same time. More of them start no sooner on a machine of this many cores, and keep
@@ -106,7 +106,7 @@ impl Runtime {
             resources: Resources::new(&node.dirs, &node.cgroups),
             sandbox_permits: PriorityLimiter::new(sandbox_width(cores)),
             starts: RwLock::new(()),
-            cgroup_driver: OnceCell::new(),
+            cgroup_driver: Mutex::new(None),
             cri,
             node,
             images,

@@ -17,6 +17,7 @@ use super::flags::Flags;
 use super::kind::parse_bind_address;
 use super::kubelet_configuration::KubeletConfiguration;
 use super::node_name::{is_usable, node_name};
+use super::node_resources::{NodeResourceSettings, node_resource_settings};
 use super::validate::find_problems;
 use crate::http::tls::{Identity, Roots};
 use crate::http::{PlainText, Tls, Url};
@@ -80,6 +81,8 @@ pub(crate) struct Config {
     pub resolv_conf: Option<PathBuf>,
     /// Where pods are placed, and how their limits are enforced.
     pub cgroups: CgroupSettings,
+    /// What pods may use of the node.
+    pub node_resources: NodeResourceSettings,
     /// How many images may be pulled at a time; none for no limit.
     pub parallel_image_pulls: Option<usize>,
     /// The longest time that a pull may take (`--image-pull-deadline`).
@@ -215,6 +218,7 @@ impl Config {
                 None => Some("/etc/resolv.conf".into()),
             },
             cgroups: cgroup_settings(&settings),
+            node_resources: node_resource_settings(&merged, flags),
             parallel_image_pulls: if settings.bool("serializeImagePulls").unwrap_or(parallel < 2) {
                 Some(1)
             } else {

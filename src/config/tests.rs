@@ -61,6 +61,10 @@ fn other_value(path: &str) -> &'static str {
         "cgroupsPerQOS" | "cpuCFSQuota" => "false",
         "cpuCFSQuotaPeriod" => "7ms",
         "podPidsLimit" => "7",
+        "enforceNodeAllocatable" => "[none]",
+        "kubeReserved" | "systemReserved" => "{cpu: 7m}",
+        "kubeReservedCgroup" | "systemReservedCgroup" => "/other",
+        "reservedSystemCPUs" => "'0'",
         "singleProcessOOMKill" => "true",
         "clusterDNS" => "[10.96.0.10]",
         "clusterDomain" => "cluster.local",
@@ -106,6 +110,7 @@ fn every_mirror_of_an_honoured_field_changes_the_config() {
         let FlagTarget::Field(path) = flag.target else { continue };
         let value = match path {
             "staticPodURLHeader" => "a:b",
+            "kubeReserved" | "systemReserved" => "cpu=7m",
             _ => other_value(path).trim_matches(['[', ']', '\'']),
         };
         let body = if path == "cgroupsPerQOS" { "enforceNodeAllocatable: []" } else { "" };

@@ -192,7 +192,7 @@ pub(super) fn plan_run(pod: &Pod, situation: &Situation<'_>, others: &[SandboxId
                 match sandbox::remaining(history, uptime) {
                     Some(left) => needs.wait(left),
                     None => {
-                        steps = stop::plan_release(observed, |_, _| true);
+                        steps = stop::plan_release(observed, |id, _| sandbox::holds_back(history, id));
                         let images = needs.starts.iter().map(|(which, ..)| *which).collect();
                         steps.push(Step::CreateSandbox { attempt, images });
                     }

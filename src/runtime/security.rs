@@ -9,7 +9,7 @@ use super::{Runtime, StartError};
 use crate::plan::Waiting;
 use crate::pod::Pod;
 use crate::pod::security::admission::{
-    NotAdmitted, admit, needs_strict_groups, no_strict_groups, uses_selinux,
+    NotAdmitted, admit, needs_selinux, needs_strict_groups, no_selinux, no_strict_groups,
 };
 use crate::pod::security::{ImageUser, check_non_root};
 use crate::time::backoff::Backoff;
@@ -30,8 +30,8 @@ impl Runtime {
                 return Err(not_admitted(no_strict_groups(), Backoff::STEP));
             }
         }
-        if uses_selinux(pod) && !self.node.security.has_selinux {
-            tracing::warn!(pod = %pod.name, "seLinuxOptions have no effect: the kernel has no SELinux");
+        if needs_selinux(pod) && !self.node.security.has_selinux {
+            return Err(not_admitted(no_selinux(), HOPELESS));
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ mod tests;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Container;
 
@@ -85,8 +85,10 @@ impl Runtime {
         objects: &Arc<PodObjects>,
     ) -> Result<(), StartError> {
         self.cgroup_driver().await?;
-        let (resources, pod, objects) = (self.resources.clone(), pod.clone(), objects.clone());
-        let prepared = smol::unblock(move || resources.prepare(&pod, &objects)).await;
+        let (resources, prepared, objects) = (self.resources.clone(), pod.clone(), objects.clone());
+        let begun = Instant::now();
+        let prepared = smol::unblock(move || resources.prepare(&prepared, &objects)).await;
+        tracing::debug!(pod = %pod.name, took = ?begun.elapsed(), "prepared what a pod needs on the node");
         prepared.map_err(|error| StartError::refused(error.reason, chain(&error.source)))
     }
 

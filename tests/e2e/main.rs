@@ -51,6 +51,7 @@ mod service_manager;
 mod signed;
 mod status;
 mod succession;
+mod systemd_cgroups;
 mod torture;
 mod two_agents;
 mod upgrade;

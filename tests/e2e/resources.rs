@@ -111,6 +111,8 @@ fn a_container_over_its_limit_is_oom_killed() {
     };
     rig.wait("the container to be OOMKilled", || terminated()["reason"] == "OOMKilled");
     assert_eq!(terminated()["exitCode"], 137);
-    agent.wait_for_log("out of memory");
+    agent.wait_for_log("out of memory; its limit is 16Mi");
+    let events = rig.http_get("http://127.0.0.1:10255/events").expect("the events").body;
+    assert!(events.contains("\"OOMKilled\"") && events.contains("its limit is 16Mi"), "{events}");
     assert!(rig.containers_of(&name).iter().all(|seen| seen.state != ContainerState::Running));
 }

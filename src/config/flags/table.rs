@@ -120,7 +120,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     field("eviction-soft", "evictionSoft", "thresholds that evict after a grace period"),
     field("eviction-soft-grace-period", "evictionSoftGracePeriod", "grace periods of the soft thresholds"),
     own("exit-on-lock-contention", Bool, Accepted, "exit when another process wants the lock file"),
-    own("experimental-allocatable-ignore-eviction", Bool, Accepted, "leave hard thresholds out of allocatable"),
+    own("experimental-allocatable-ignore-eviction", Bool, Honoured, "leave hard thresholds out of allocatable"),
     own("experimental-mounter-path", Path, Accepted, "mounter to use instead of mount"),
     field("fail-cgroupv1", "failCgroupV1", "refuse to start on cgroup v1"),
     field("fail-swap-on", "failSwapOn", "refuse to start with swap enabled"),

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{Checks, name};
+use crate::pod::node_allocatable::parse_cpu_list;
 use crate::pod::quantity::Amount;
 
 const LEVELS: [&str; 6] = [
@@ -81,7 +82,7 @@ fn check_cpus(checks: &mut Checks<'_>) {
     if cpus.is_empty() {
         return;
     }
-    if !is_cpu_set(cpus) {
+    if parse_cpu_list(cpus).is_none() {
         checks.refuse(FIELD, format!("{cpus:?} is not a list of CPUs such as 0,2-3"));
     }
     for other in ["systemReservedCgroup", "kubeReservedCgroup"] {
@@ -89,17 +90,6 @@ fn check_cpus(checks: &mut Checks<'_>) {
             checks.refuse(FIELD, format!("cannot be set together with {}", name(other)));
         }
     }
-}
-
-/// Numbers and ranges, separated by commas.
-fn is_cpu_set(text: &str) -> bool {
-    text.split(',').all(|part| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        match (first.parse::<u32>(), last.parse::<u32>()) {
-            (Ok(first), Ok(last)) => first <= last,
-            _ => false,
-        }
-    })
 }
 
 fn check_memory(checks: &mut Checks<'_>) {

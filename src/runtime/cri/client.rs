@@ -4,6 +4,7 @@
 //! any executor. It must not decide: no retries, no caches; the caller observes and plans anew.
 
 mod cgroups;
+mod events;
 mod images;
 mod tasks;
 
@@ -18,7 +19,6 @@ use tonic::{Code, Request, Response, Status};
 
 use super::endpoint::Endpoint;
 use super::error::{CriError, ErrorClass};
-use super::events::TaskExits;
 use super::handlers::{handlers, recursive_read_only};
 use super::proto::event_service::events_client::EventsClient;
 use super::proto::image_service_client::ImageServiceClient;
@@ -317,11 +317,6 @@ impl CriClient {
             |r| async move { client.exec_sync(r).await },
         )
         .await
-    }
-
-    /// Subscribes to the ends of containers. Errors, a dead socket included, come from [`TaskExits::next`].
-    pub fn subscribe_task_exits(&self) -> TaskExits {
-        TaskExits::new(self.events.clone())
     }
 
     /// Makes one call: sets its deadline, classes its failure, tells the observer.
