@@ -34,23 +34,21 @@ fn fields_are_reported_by_their_path() {
                 {"name": "b", "resources": {"limits": {"example.com/gpu": 1}}, "env": [
                     {"name": "A", "value": "x"},
                     {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-                    {"name": "C", "valueFrom": {"secretKeyRef": {}}},
+                    {"name": "C", "valueFrom": {"fileKeyRef": {}}},
                 ], "volumeMounts": [{"name": "v", "mountPath": "/v", "subPath": "s"}], "volumeDevices": [{}]},
             ],
             "volumes": [
                 {"name": "e", "emptyDir": {}}, {"name": "m", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
                 {"name": "n", "emptyDir": {"medium": ""}}, {"name": "d", "downwardAPI": {}},
                 {"name": "s", "emptyDir": {"medium": "", "sizeLimit": "1Mi"}}, {"name": "z", "emptyDir": {"sizeLimit": 0}},
-                {"name": "p", "projected": {"sources": [{"downwardAPI": {}}, {"secret": {}}]}}, {"name": "c", "csi": {}},
+                {"name": "p", "projected": {"sources": [{"downwardAPI": {}}, {"serviceAccountToken": {}}]}}, {"name": "c", "csi": {}},
             ],
         },
     }));
     let refusals = [
-        "spec.containers[1].env[2].valueFrom.secretKeyRef: not supported yet",
         "spec.containers[1].resources.limits.example.com/gpu: not supported yet",
         "spec.containers[1].volumeDevices: not supported yet",
-        "spec.initContainers[0].envFrom: not supported yet",
-        "spec.volumes[6].projected.sources[1].secret: not supported yet",
+        "spec.volumes[6].projected.sources[1].serviceAccountToken: not supported yet",
         "spec.volumes[7].csi: not supported yet",
     ];
     assert_eq!(lines(&report.refusals), refusals);

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::findings::Findings;
 use super::names;
+use super::objects::{validate_projected_objects, validate_volume_source};
 use crate::pod::downward_api::is_volume_field;
 use crate::pod::quantity::Amount;
 use crate::pod::resource_field::wrong_reference;
@@ -48,6 +49,7 @@ fn validate_volume(volume: &Volume, path: &str, findings: &mut Findings) {
         let items = downward.items.as_deref().unwrap_or_default();
         validate_items(items, &format!("{path}.downwardAPI"), None, findings);
     }
+    validate_volume_source(volume, path, findings);
     if let Some(projected) = &volume.projected {
         validate_projected(projected, &format!("{path}.projected"), findings);
     }
@@ -96,10 +98,11 @@ fn validate_items(
     for (index, item) in items.iter().enumerate() {
         let path = format!("{path}.items[{index}]");
         let field = format!("{path}.path");
-        let mut twice = || seen.as_mut().is_some_and(|seen| !seen.insert(item.path.clone()));
-        let reason = not_relative(&item.path)
-            .or_else(|| twice().then(|| format!("{} is used twice", quoted(&item.path))));
-        findings.check(field, reason);
+        let twice = || {
+            let is_new = seen.as_mut().is_none_or(|seen| seen.insert(item.path.clone()));
+            (!is_new).then(|| format!("{} is used twice", quoted(&item.path)))
+        };
+        findings.check(field, not_file_path(&item.path).or_else(twice));
         validate_mode(item.mode, &format!("{path}.mode"), findings);
         match (&item.field_ref, &item.resource_field_ref) {
             (Some(_), Some(_)) => findings.add(&path, "may have one of fieldRef and resourceFieldRef only"),
@@ -128,7 +131,20 @@ fn validate_items(
     }
 }
 
-fn validate_mode(mode: Option<i32>, field: &str, findings: &mut Findings) {
+/// The reason why a path cannot be that of a file in a volume, if it cannot.
+pub(super) fn not_file_path(path: &str) -> Option<String> {
+    if path.is_empty() {
+        Some("must not be empty".to_owned())
+    } else if path.starts_with('/') {
+        Some(format!("{} must be relative", quoted(path)))
+    } else if path.starts_with("..") {
+        Some(format!("{} must not begin with '..'", quoted(path)))
+    } else {
+        backwards(path)
+    }
+}
+
+pub(super) fn validate_mode(mode: Option<i32>, field: &str, findings: &mut Findings) {
     if mode.is_some_and(|mode| !(0..=0o777).contains(&mode)) {
         findings.add(field, "must be a mode between 0 and 0777 (octal)");
     }
@@ -155,6 +171,7 @@ fn validate_projected(projected: &ProjectedVolumeSource, path: &str, findings: &
             validate_items(items, &format!("{path}.downwardAPI"), Some(&mut seen), findings);
         }
     }
+    validate_projected_objects(projected, path, &mut seen, findings);
 }
 
 /// The names of the sources that a volume has, from its JSON, where each has the name that users write.
