@@ -57,4 +57,7 @@ mod url_hostile;
 mod url_proxy;
 mod url_signed;
 mod url_tls;
+mod volume_kinds;
+mod volume_manifests;
 mod volumes;
+mod watch_files;
