@@ -18,10 +18,14 @@ use tracing::{info, warn};
 
 use crate::config::Config;
 use crate::host::clock::SystemClock;
+use crate::host::cpu_manager::CpuError;
 use crate::host::inotify::Inotify;
+use crate::host::kernel_log::run_kernel_log;
 use crate::host::lock::{Lock, LockError, lock_root_dir, lock_runtime};
+use crate::host::state::Store;
 use crate::http::{Client, spawn_tokio_thread};
 use crate::runtime::Runtime;
+use crate::runtime::cpus::run_cpu_assignment;
 use crate::runtime::cri::CriError;
 use crate::runtime::file_watch::run_file_watch;
 use crate::runtime::gc::run_housekeeping;
@@ -56,6 +60,12 @@ pub(crate) enum AgentError {
     /// Another agent.
     #[error("there is another agent")]
     Lock(#[from] LockError),
+    /// CPUs that containers have for themselves.
+    #[error("cannot give containers CPUs of their own")]
+    Cpus(#[from] CpuError),
+    /// More is reserved than the node has.
+    #[error("what is reserved (kubeReserved, systemReserved, evictionHard) does not fit the node: {}", .0.join("; "))]
+    Reservations(Vec<String>),
     /// The signals.
     #[error("cannot listen to signals")]
     Signals(#[source] std::io::Error),
@@ -85,10 +95,12 @@ pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
     let view = Published::default();
 
     let parts = build::runtime(config, &reactor, &client, &handles.telemetry)?;
+    let limits = build::node_limits(config, &parts.allocatable, parts.node.security.clone());
     let runtime =
         Arc::new(Runtime::new(parts.cri.clone(), parts.node.clone(), parts.images, parts.handlers.clone()));
     let prober = Prober::new(Arc::new(parts.handlers), handles.clone());
-    let checkpoints = DiskCheckpoints::new(&config.root_dir, parts.node.dirs);
+    let updates = Store::in_memory(&config.root_dir, "pods");
+    let checkpoints = DiskCheckpoints::new(&config.root_dir, parts.node.dirs, updates);
     let remembered = checkpoints.read_all();
 
     // The tasks; those of the workers are started by the pool.
@@ -107,6 +119,8 @@ pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
         let watch = inotify.clone();
         handles.spawn(run_log_rotation(runtime.clone(), policy, watch, view.clone(), handles.clone()));
     }
+    handles.spawn(run_cpu_assignment(runtime.clone(), view.clone()));
+    handles.spawn(run_kernel_log());
     if let Some(inotify) = inotify {
         handles.spawn(run_file_watch(runtime.clone(), inotify, view.clone(), handles.clone()));
     }
@@ -126,9 +140,9 @@ pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
         prober,
         crash_loop: Backoff::crash_loop(config.max_container_restart_period),
     };
-    let sync_loop = SyncLoop::new(sources).remembering(remembered.clone());
+    let sync_loop = SyncLoop::new(sources).remembering(remembered.clone()).on_node(limits);
     let pool = WorkerPool::new(context, remembered);
-    let turning = turn::run_sync_loop(sync_loop, events, pool, view, handles.telemetry.metrics.clone());
+    let turning = turn::run_sync_loop(sync_loop, events, pool, view, handles.telemetry.clone());
     info!(node = config.node_name, version = env!("CARGO_PKG_VERSION"), "rkubelet is running");
     smol::block_on(handles.executor.run(future::or(turning, wait_for_end(signals, runtime))));
     health::notify_stopping(notifier.as_ref());

@@ -3,6 +3,8 @@
 pub(crate) mod annotations;
 pub(crate) mod cdi;
 pub(crate) mod cgroup_name;
+pub(crate) mod cpu_assignment;
+pub(crate) mod cpu_set;
 pub(crate) mod decode;
 pub(crate) mod defaults;
 pub(crate) mod dns;
@@ -19,6 +21,7 @@ pub(crate) mod id;
 pub(crate) mod identity;
 pub(crate) mod image;
 pub(crate) mod keys;
+pub(crate) mod node_allocatable;
 pub(crate) mod observed;
 pub(crate) mod priority;
 pub(crate) mod qos;
@@ -41,6 +44,7 @@ use std::fmt;
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::{Deserialize, Serialize};
 
 pub(crate) use decode::{Origin, decode_manifest};
 pub use finding::{Finding, Refusal};
@@ -65,6 +69,17 @@ pub struct Pod {
     pub spec: PodSpec,
     /// Per container name, the hash of the container as written.
     pub container_hashes: BTreeMap<String, String>,
+}
+
+/// A port of the host that a pod asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct HostPort {
+    /// TCP, UDP or SCTP.
+    pub(crate) protocol: String,
+    /// Its number.
+    pub(crate) port: i32,
+    /// The address of the host; empty for all.
+    pub(crate) ip: String,
 }
 
 /// A container of a pod, by its index in the manifest.
@@ -95,6 +110,20 @@ impl Pod {
     /// The manifest names its UID; else it is the hash of the manifest, which holds the pod's name.
     pub(crate) fn has_fixed_uid(&self) -> bool {
         self.uid.as_str() != self.hash.as_str()
+    }
+
+    /// The ports of the host that the pod asks for.
+    pub(crate) fn host_ports(&self) -> Vec<HostPort> {
+        let sidecars = self.spec.init_containers.iter().flatten().filter(|init| is_sidecar(init));
+        let ports = self.spec.containers.iter().chain(sidecars).flat_map(|c| c.ports.iter().flatten());
+        let asked_for = ports.filter_map(|port| {
+            Some(HostPort {
+                protocol: port.protocol.clone().unwrap_or_else(|| "TCP".to_owned()),
+                port: port.host_port.filter(|port| *port > 0)?,
+                ip: port.host_ip.clone().unwrap_or_default(),
+            })
+        });
+        asked_for.collect()
     }
 
     /// The specification of a container.

@@ -71,9 +71,10 @@ impl Dirs {
         self.pod(uid).join("etc-hosts")
     }
 
-    /// Where a container leaves its last words. kubelet's last part is any eight digits; ours is the attempt.
+    /// Where a container leaves its last words. kubelet's last part is any eight digits; ours are two files that take turns, so
+    /// that a restart makes and removes none, and what the container before has left can still be read.
     pub(crate) fn termination_message(&self, uid: &PodUid, container: &str, attempt: u32) -> PathBuf {
-        self.pod(uid).join("containers").join(container).join(format!("{attempt:08x}"))
+        self.pod(uid).join("containers").join(container).join(format!("{:08x}", attempt % 2))
     }
 
     /// All pods' logs.
@@ -126,7 +127,7 @@ mod tests {
         assert!(long.to_str().unwrap().ends_with("n_.log"), "{long:?}");
         assert_eq!(
             dirs.termination_message(&uid, "web", 31),
-            Path::new("/var/lib/kubelet/pods/UID/containers/web/0000001f")
+            Path::new("/var/lib/kubelet/pods/UID/containers/web/00000001")
         );
         assert_eq!(
             dirs.volume(&uid, "kubernetes.io~empty-dir", "scratch"),

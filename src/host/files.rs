@@ -1,11 +1,15 @@
 //! The directories, logs and links of a pod on disk. Blocking: called through `smol::unblock`.
 
 use std::fs;
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
+use std::io::{self, ErrorKind, Read as _};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use super::mounts::{mount_under, read_mounts};
+use super::remove_tree;
+
+/// The longest file of the system that is read; lists of blocked hosts in `/etc/hosts` have a few MiB.
+const MAX_TEXT: u64 = 16 << 20;
 
 /// A file or directory that could not be made, read or removed.
 #[derive(Debug, thiserror::Error)]
@@ -48,9 +52,20 @@ pub(crate) fn make_dir_exactly(path: &Path, mode: u32) -> Result<(), FileError> 
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(on("cannot set the mode of", path))
 }
 
-/// Reads a file of the system as text. What is not UTF-8 in it (a comment in Latin-1) is replaced, and refuses nothing.
+/// Reads a file of the system as text. What is not UTF-8 in it (a comment in Latin-1) is replaced, and refuses nothing. Does not
+/// wait for who writes to a FIFO, nor read without end.
 pub(crate) fn read_text(path: &Path) -> Result<String, FileError> {
-    let bytes = fs::read(path).map_err(on("cannot read", path))?;
+    let read = || -> io::Result<Vec<u8>> {
+        let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).map_err(io::Error::other)?;
+        let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        let mut bytes = Vec::new();
+        file.take(MAX_TEXT + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > MAX_TEXT {
+            return Err(io::Error::new(ErrorKind::FileTooLarge, format!("longer than {MAX_TEXT} bytes")));
+        }
+        Ok(bytes)
+    };
+    let bytes = read().map_err(on("cannot read", path))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -106,7 +121,7 @@ pub(crate) fn remove_tree(dir: &Path) -> Result<(), FileError> {
     if let Some(mount) = mount_under(&mounts, &real) {
         return Err(FileError::Mounted { mount: mount.point.clone(), dir: dir.to_owned() });
     }
-    match fs::remove_dir_all(&real) {
+    match remove_tree::remove_tree(&real) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         done => done.map_err(on("cannot remove", dir)),
     }
@@ -134,6 +149,20 @@ mod tests {
         remove_tree(&long).unwrap();
         remove_file(&long).unwrap();
         remove_log(&long.join("0.log"), &long).unwrap();
+    }
+
+    #[test]
+    fn a_file_of_the_system_may_be_anything() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let dir = tempfile::tempdir().unwrap();
+        let (odd, fifo) = (dir.path().join("odd"), dir.path().join("fifo"));
+        fs::write(&odd, b"nameserver 192.0.2.1 # caf\xe9\n").unwrap();
+        assert_eq!(read_text(&odd).unwrap(), "nameserver 192.0.2.1 # caf\u{fffd}\n");
+        mknodat(CWD, &fifo, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        assert_eq!(read_text(&fifo).unwrap(), "", "nobody writes to it");
+        assert_eq!(read_text(Path::new("/dev/null")).unwrap(), "");
+        assert!(read_text(Path::new("/dev/zero")).is_err(), "it has no end");
+        assert!(read_text(dir.path()).is_err());
     }
 
     #[test]

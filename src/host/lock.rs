@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
-/// Where locks of runtimes lie: they are gone after a boot.
-const RUN_DIR: &str = "/run/rkubelet";
+/// Where locks of runtimes lie, and what else is of no use after a boot.
+pub(super) const RUN_DIR: &str = "/run/rkubelet";
 /// How long a predecessor that was just killed may take to release its locks.
 const PATIENCE: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);

@@ -4,7 +4,7 @@
 //! A file is written beside its place and renamed into it, so that it is there whole or not at all. A small one that need not
 //! outlive a power cut is written over in place instead: a rename makes ext4 allocate and flush a new file, which was
 //! measured to cost flash six times as much as one page that is written over. A file that is torn or foreign costs what it held, never a
-//! start. Everything here blocks: call it through `smol::unblock`.
+//! start. What need not outlive a boot lies in memory, under `/run`. Everything here blocks: call it through `smol::unblock`.
 
 #[cfg(test)]
 mod tests;
@@ -17,6 +17,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use sha2::{Digest as _, Sha256};
+
+use super::lock::RUN_DIR;
 
 pub(crate) use crate::plan::checkpoint::Durability;
 
@@ -24,6 +27,8 @@ pub(crate) use crate::plan::checkpoint::Durability;
 const MAX_BYTES: u64 = 64 << 20;
 /// The kernel copies what lies in one page in one step: a killed agent leaves the old contents or the new ones.
 const PAGE: usize = 4096;
+/// The kernel's number for file systems in memory.
+const TMPFS: i128 = 0x0102_1994;
 /// The ending of a file in the making.
 const UNFINISHED: &str = ".tmp";
 
@@ -68,6 +73,18 @@ impl Store {
     /// The files of one kind under the agent's root directory. Nothing is made before the first write.
     pub(crate) fn new(root_dir: &Path, kind: &str) -> Self {
         Self { dir: root_dir.join("rkubelet").join(kind) }
+    }
+
+    /// Files that are gone after a boot, and cost the disk nothing; none where there is no file system in memory.
+    pub(crate) fn in_memory(root_dir: &Path, kind: &str) -> Option<Self> {
+        let run = Path::new(RUN_DIR);
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(run);
+        let kept_in = made.ok().and_then(|()| rustix::fs::statfs(run).ok())?;
+        // The root directory tells agents apart, by its real path.
+        let root = fs::canonicalize(root_dir).unwrap_or_else(|_| root_dir.to_owned());
+        let digest = Sha256::digest(root.as_os_str().as_encoded_bytes());
+        let digest: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        (i128::from(kept_in.f_type) == TMPFS).then(|| Self { dir: run.join(format!("{kind}-{digest}")) })
     }
 
     /// What was last written under a name; none if nothing was.

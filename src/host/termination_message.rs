@@ -6,24 +6,58 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use super::files::{self, FileError};
 use crate::pod::termination_message::{LOG_WINDOW, MAX_FILE, MessageFallback, from_file, from_log};
 
-/// Makes the empty file of a new container, which any user in it may write.
+/// Any user in the container may write it.
+const MODE: u32 = 0o666;
+
+/// Makes the empty file of a new container. One that an earlier container left empty is used again: that writes nothing to
+/// the disk.
 pub(crate) fn make_file(path: &Path) -> Result<(), FileError> {
-    const MODE: u32 = 0o666;
+    if empty(path).unwrap_or(false) {
+        return Ok(());
+    }
     if let Some(dir) = path.parent() {
         files::make_dir(dir, 0o750)?;
     }
-    // One that a container of this attempt left, which was made and never started, is not opened but replaced.
     files::remove_file(path)?;
     let made = OpenOptions::new().write(true).create_new(true).open(path);
     let file = made.map_err(files::on("cannot create", path))?;
     // Whatever the umask is.
     file.set_permissions(fs::Permissions::from_mode(MODE)).map_err(files::on("cannot set the mode of", path))
+}
+
+/// Whether the file is there, as it would be made anew. What an earlier container wrote is taken out of it; what was made into
+/// something else, or is known by a second name, is left to be replaced.
+fn empty(path: &Path) -> io::Result<bool> {
+    let found = fs::symlink_metadata(path)?;
+    if found.len() == 0 || !is_as_made(&found) {
+        return Ok(is_as_made(&found));
+    }
+    let file = open(path, OpenOptions::new().write(true))?;
+    let opened = is_as_made(&file.metadata()?);
+    if opened {
+        file.set_len(0)?;
+    }
+    Ok(opened)
+}
+
+fn is_as_made(found: &fs::Metadata) -> bool {
+    found.is_file()
+        && found.nlink() == 1
+        && found.permissions().mode() & 0o7777 == MODE
+        && found.uid() == rustix::process::geteuid().as_raw()
+        && found.gid() == rustix::process::getegid().as_raw()
+}
+
+/// Opens what may be anything by now: never waits, never follows a link.
+fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    options.custom_flags(i32::try_from(flags.bits()).map_err(io::Error::other)?).open(path)
 }
 
 /// The termination message of a container: of its file, if it has one, or else of its log.
@@ -48,9 +82,7 @@ pub(crate) fn read(file: Option<&Path>, log: &Path, fallback: MessageFallback) -
 /// The end of a regular file, and whether that is all of it.
 fn read_end(path: &Path, most: usize) -> io::Result<(Vec<u8>, bool)> {
     let most = most as u64;
-    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-    let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
-    let mut file: File = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let mut file = open(path, OpenOptions::new().read(true))?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
         return Err(io::Error::other("not a regular file"));
@@ -83,6 +115,42 @@ mod tests {
         assert_eq!(read(Some(&file), &log, MessageFallback::Logs), "so long");
         make_file(&file).unwrap();
         assert_eq!(read(Some(&file), &log, MessageFallback::None), "", "made anew");
+    }
+
+    #[test]
+    fn a_file_is_used_again_unless_it_was_made_into_something_else() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let dir = tempfile::tempdir().unwrap();
+        let (file, other) = (dir.path().join("c/00000001"), dir.path().join("other"));
+        let state = || fs::symlink_metadata(&file).map(|found| (found.ino(), found.ctime_nsec())).unwrap();
+        make_file(&file).unwrap();
+        let before = state();
+        make_file(&file).unwrap();
+        assert_eq!(state(), before, "an empty one is not touched");
+        fs::write(&file, "so long").unwrap();
+        make_file(&file).unwrap();
+        assert_eq!((state().0, fs::read(&file).unwrap()), (before.0, Vec::new()), "emptied in place");
+
+        fs::write(&other, "precious").unwrap();
+        let mode = |mode| fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        let gone = || fs::remove_file(&file).unwrap();
+        let planted: [(&str, &dyn Fn()); 7] = [
+            ("unwritable", &|| mode(0o444)),
+            ("setuid", &|| mode(0o4777)),
+            ("of another user", &|| std::os::unix::fs::chown(&file, Some(1234), None).unwrap()),
+            ("a second name", &|| fs::hard_link(&file, dir.path().join("second")).unwrap()),
+            ("a link", &|| (gone(), symlink(&other, &file).unwrap()).1),
+            ("a FIFO", &|| (gone(), mknodat(CWD, &file, FileType::Fifo, Mode::RWXU, 0).unwrap()).1),
+            ("gone", &gone),
+        ];
+        for (case, plant) in planted {
+            plant();
+            make_file(&file).unwrap();
+            let found = fs::symlink_metadata(&file).unwrap();
+            let as_new = (found.is_file(), found.len(), found.nlink(), found.permissions().mode() & 0o7777);
+            assert_eq!(as_new, (true, 0, 1, 0o666), "{case}");
+        }
+        assert_eq!(fs::read_to_string(&other).unwrap(), "precious");
     }
 
     #[test]

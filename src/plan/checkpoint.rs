@@ -17,11 +17,13 @@ use serde::{Deserialize, Serialize};
 use super::Step;
 use crate::pod::observed::{Container, Observed};
 use crate::pod::state::{Failed, Phase, PodState, RunState};
-use crate::pod::{ConfigHash, ContainerId, Pod, PodUid, SandboxId, Source};
+use crate::pod::{ConfigHash, ContainerId, HostPort, Pod, PodUid, SandboxId, Source};
 
 /// What a write must survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Durability {
+    /// The end of the agent, but no boot: a file in memory suffices, and spares the disk.
+    Boot,
     /// The end of the agent; a power cut may take it back. Costs next to nothing.
     Process,
     /// A power cut, once the call has returned.
@@ -60,6 +62,9 @@ pub(crate) struct InstanceRecord {
     /// When its first sandbox was created, if it has come that far.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub began: Option<Timestamp>,
+    /// The ports of the host that it has for as long as something of it runs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub host_ports: Vec<HostPort>,
 }
 
 /// Where an instance is in its life.
@@ -146,7 +151,9 @@ impl Checkpoint {
         let life = if self.has_completed(pod) { Life::Completed } else { life };
         let began = self.of(pod).and_then(|instance| instance.began);
         let (uid, hash) = (pod.uid.clone(), pod.hash.clone());
-        self.instance = Some(InstanceRecord { uid, hash, source: pod.source, life, state, began });
+        let host_ports = pod.host_ports();
+        self.instance =
+            Some(InstanceRecord { uid, hash, source: pod.source, life, state, began, host_ports });
     }
 
     /// When an instance began: with its first sandbox, though that may be gone. What is being ended is no part of it.
@@ -181,16 +188,37 @@ impl Checkpoint {
 
     /// How this must be written when `written` was written last; none if it need not be.
     ///
-    /// A file that holds a fact which only it knows is never replaced by one that a power cut may tear.
+    /// A file that holds a fact which only it knows is never replaced by one that a power cut may tear. What a running instance
+    /// goes through, restarts of its containers among them, is no such fact.
     pub(crate) fn durability(&self, written: &Checkpoint) -> Option<Durability> {
         let ends = !self.terminating_sandboxes.is_empty();
         if self == written || ends && self.has_facts_of(written) {
             // The state of what ends is not shown after a restart of the agent: what is on disk suffices.
             return None;
         }
-        let completed = self.instance.as_ref().is_some_and(|instance| instance.life == Life::Completed);
-        let holds_facts = ends || completed || !self.killed_containers.is_empty();
-        Some(if holds_facts { Durability::Power } else { Durability::Process })
+        Some(if self.is_update_of(written) && !self.has_ended() {
+            Durability::Boot
+        } else {
+            self.durability_of_all()
+        })
+    }
+
+    /// How this must be written where nothing of it is kept elsewhere.
+    pub(crate) fn durability_of_all(&self) -> Durability {
+        let holds_facts =
+            !self.terminating_sandboxes.is_empty() || self.has_ended() || !self.killed_containers.is_empty();
+        if holds_facts { Durability::Power } else { Durability::Process }
+    }
+
+    /// It differs from another in what the instance has gone through, at most.
+    pub(crate) fn is_update_of(&self, other: &Checkpoint) -> bool {
+        let began =
+            |checkpoint: &Checkpoint| checkpoint.instance.as_ref().and_then(|instance| instance.began);
+        self.has_facts_of(other) && began(self) == began(other)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.instance.as_ref().is_some_and(|instance| instance.life == Life::Completed)
     }
 
     /// It is early enough to write this after these steps: all that is new in it can be asked of the runtime, and no step

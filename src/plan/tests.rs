@@ -347,3 +347,30 @@ fn sandboxes_that_die_at_once_wait_longer_each_time() {
         assert_eq!(sandbox::remaining(&history, secs(lived)), wait, "it had lived for {lived} s");
     }
 }
+
+#[test]
+fn a_network_that_is_not_released_holds_back_its_successor_twice_at_most() {
+    let want = Want::Run(Arc::new(pod_with("p", "u", "Always", &["main"])));
+    let dead = sandbox("u", 0, false);
+    let gone = Container { earlier_boot: true, ..container("u", 0, "main", 0, exited(255, 99)) };
+    for (failures, expect) in [
+        (0, vec!["stop-sandbox u-s0", "create-sandbox 1"]),
+        (1, vec!["stop-sandbox u-s0", "create-sandbox 1"]),
+        (2, vec!["create-sandbox 1"]),
+        (9, vec!["create-sandbox 1"]),
+    ] {
+        let unreleased = [(dead.id.clone(), failures)].into_iter().filter(|(_, n)| *n > 0).collect();
+        let history = History { unreleased, ..History::default() };
+        let observed = Observed { sandboxes: vec![dead.clone()], containers: vec![gone.clone()] };
+        assert_eq!(words(&planned(&want, &observed, &history, at(100))), expect, "{failures}");
+        // Once the successor needs nothing, it is tried again.
+        let mut next = container("u", 1, "main", 1, running());
+        next.hash = gone.hash.clone();
+        let observed = Observed {
+            sandboxes: vec![dead.clone(), sandbox("u", 1, true)],
+            containers: vec![gone.clone(), next],
+        };
+        let late = if failures == 0 { vec![] } else { vec!["stop-sandbox u-s0"] };
+        assert_eq!(words(&planned(&want, &observed, &history, at(101))), late, "{failures}");
+    }
+}

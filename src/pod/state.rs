@@ -99,6 +99,8 @@ pub(crate) enum FailedReason {
     DeadlineExceeded,
     /// It used more of the node than it may.
     Evicted,
+    /// A pod of higher priority needed its room. It runs again when there is room for it.
+    Preempting,
 }
 
 impl FailedReason {
@@ -107,6 +109,7 @@ impl FailedReason {
         match self {
             Self::DeadlineExceeded => "DeadlineExceeded",
             Self::Evicted => "Evicted",
+            Self::Preempting => "Preempting",
         }
     }
 }

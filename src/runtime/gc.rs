@@ -21,7 +21,9 @@ use crate::time::clock::Clock;
 
 /// How soon after the start the first round is tried, and how often until all is settled.
 const FIRST: Duration = Duration::from_secs(10);
-/// The period after that.
+/// How long after its link a log may be made, however slow the runtime is.
+const LOG_MAY_TAKE: Duration = Duration::from_secs(10 * 60);
+/// The period once it was.
 const PERIOD: Duration = Duration::from_secs(30 * 60);
 
 /// Cleans up, now and then, for as long as the agent runs.
@@ -74,13 +76,52 @@ async fn clean(runtime: &Arc<Runtime>, view: &Published) -> bool {
     true
 }
 
-/// Removes links to logs that are gone.
+/// Removes links to logs that are gone. A container's link is made before its log is: a young one is left alone.
 fn remove_dangling(links: &Path) {
     for entry in fs::read_dir(links).into_iter().flatten().flatten() {
         let link = entry.path();
+        let made = fs::symlink_metadata(&link).and_then(|found| found.modified());
+        let is_old = made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age > LOG_MAY_TAKE));
         let dangles = link.is_symlink() && !link.exists();
-        if dangles && let Err(error) = remove_file(&link) {
+        if dangles
+            && is_old
+            && let Err(error) = remove_file(&link)
+        {
             warn!(link = %link.display(), error = chain(&error), "cannot remove a dangling link");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
+
+    use super::*;
+
+    #[test]
+    fn a_link_dangles_for_a_while_before_it_goes() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("0.log"), "x").unwrap();
+        let old = Timespec { tv_sec: 1_000_000, tv_nsec: 0 };
+        for (name, to, is_old) in [
+            ("starting", "none", false),
+            ("dangling", "none", true),
+            ("young", "0.log", false),
+            ("old", "0.log", true),
+        ] {
+            let link = dir.path().join(name);
+            symlink(dir.path().join(to), &link).unwrap();
+            if is_old {
+                let times = Timestamps { last_access: old, last_modification: old };
+                utimensat(CWD, &link, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+            }
+        }
+        remove_dangling(dir.path());
+        let mut left: Vec<_> =
+            fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["0.log", "old", "starting", "young"]);
     }
 }

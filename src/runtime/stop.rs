@@ -48,7 +48,8 @@ impl Runtime {
         within(time, self.cri.wait_task(id, time.saturating_add(SLACK))).await.unwrap_or(Ok(()))
     }
 
-    /// Removes a dead container, its log with the link to it, and its termination message.
+    /// Removes a dead container, and its log with the link to it. The file of its termination message is there for its
+    /// successors.
     ///
     /// # Errors
     /// When the runtime refuses, or the log cannot be removed.
@@ -67,12 +68,7 @@ impl Runtime {
         }
         let log = self.node.dirs.log(name, &container.uid, &container.name, container.attempt);
         let link = self.node.dirs.log_link(name, &container.name, &container.id);
-        let message = self.node.dirs.termination_message(&container.uid, &container.name, container.attempt);
-        smol::unblock(move || {
-            files::remove_log(&log, &link)?;
-            Ok(files::remove_file(&message)?)
-        })
-        .await
+        Ok(smol::unblock(move || files::remove_log(&log, &link)).await?)
     }
 
     /// Ends a task of a container that is dead to CRI, and which CRI therefore does not end.

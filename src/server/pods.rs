@@ -10,7 +10,7 @@ use serde::ser::{Error as _, SerializeMap, SerializeSeq, Serializer};
 use serde_json::{Map, Value};
 
 use crate::pod::Pod;
-use crate::status::pod_status::pod_status;
+use crate::status::pod_status::{pod_status, waiting_status};
 use crate::sync::view::View;
 
 /// The list, as JSON.
@@ -39,7 +39,11 @@ impl Serialize for Items<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut items = serializer.serialize_seq(Some(self.0.pods.len()))?;
         for pod in self.0.pods.values() {
-            items.serialize_element(&ServedPod(&pod.pod, pod_status(&pod.pod, pod.state.as_deref())))?;
+            let status = match (&pod.state, &pod.waits) {
+                (None, Some(waits)) => waiting_status(waits),
+                (state, _) => pod_status(&pod.pod, state.as_deref()),
+            };
+            items.serialize_element(&ServedPod(&pod.pod, status))?;
         }
         items.end()
     }
@@ -168,7 +172,10 @@ pub(crate) mod tests {
         let pods = list["items"].as_array().unwrap().iter().map(|item| {
             let served: k8s::Pod = serde_json::from_value(item.clone()).unwrap();
             let pod = Arc::new(pod(served.metadata, served.spec.unwrap()));
-            (pod.name.clone(), PodView { pod, state: Some(state(&item["status"])), running: true })
+            (
+                pod.name.clone(),
+                PodView { pod, state: Some(state(&item["status"])), running: true, waits: None },
+            )
         });
         View { pods: pods.collect(), ..View::default() }
     }

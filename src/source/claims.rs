@@ -15,7 +15,7 @@ pub(crate) struct Claims<O> {
 /// Somebody else has the name or the UID.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Clash<'a, O> {
-    taken: Taken,
+    taken: OwnedField,
     /// Who has it.
     pub(super) owner: &'a O,
 }
@@ -44,9 +44,9 @@ impl<O: Clone + PartialEq> Claims<O> {
 
     fn find(&self, pod: &Pod, matters: impl Fn(&O) -> bool) -> Option<Clash<'_, O>> {
         let name = self.names.get(&pod.name).filter(|owner| matters(owner));
-        let name = name.map(|owner| Clash { taken: Taken::Name(pod.name.clone()), owner });
+        let name = name.map(|owner| Clash { taken: OwnedField::Name(pod.name.clone()), owner });
         let uid = || self.uids.get(&pod.uid).filter(|owner| matters(owner));
-        name.or_else(|| uid().map(|owner| Clash { taken: Taken::Uid(pod.uid.clone()), owner }))
+        name.or_else(|| uid().map(|owner| Clash { taken: OwnedField::Uid(pod.uid.clone()), owner }))
     }
 
     /// Somebody has this name.
@@ -75,14 +75,14 @@ impl<O> Clash<'_, O> {
 
 /// What belongs to one pod alone.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum OwnedField {
     /// A pod's name.
     Name(PodName),
     /// A pod's UID.
     Uid(PodUid),
 }
 
-impl Taken {
+impl OwnedField {
     /// Why a newcomer is refused; `owner` is the one who has it, in words.
     pub(super) fn finding(&self, owner: impl Display) -> Finding {
         match self {

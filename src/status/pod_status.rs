@@ -65,6 +65,16 @@ pub(crate) fn pod_status(pod: &Pod, state: Option<&PodState>) -> PodStatus {
     }
 }
 
+/// The status of a pod that waits for what another one still has: no worker may look at it yet.
+pub(crate) fn waiting_status(waits: &str) -> PodStatus {
+    PodStatus {
+        phase: Some(Phase::Pending.as_str().into()),
+        reason: Some("WaitingForPods".into()),
+        message: Some(waits.into()),
+        ..PodStatus::default()
+    }
+}
+
 fn container_status(spec: &ContainerSpec, summary: &ContainerSummary) -> ContainerStatus {
     let status = ContainerStatus {
         name: spec.name.clone(),

@@ -8,7 +8,7 @@ use async_channel::Sender;
 use super::mux::Snapshot;
 use super::node_list::{Fingerprint, NodeList};
 use crate::pod::state::{Failed, PodState};
-use crate::pod::{ContainerId, Pod, PodName, PodUid};
+use crate::pod::{ConfigHash, ContainerId, Pod, PodName, PodUid};
 
 /// What can happen.
 #[derive(Debug)]
@@ -71,8 +71,8 @@ pub(crate) enum Report {
         running: bool,
         /// The generation of the desired state that the pass was made for.
         number: u64,
-        /// The instances of which the runtime holds something.
-        uids: BTreeSet<PodUid>,
+        /// The instances of which the runtime holds something, by UID and the hash of the manifest, where that is known.
+        instances: BTreeSet<(PodUid, Option<ConfigHash>)>,
     },
     /// The pod was to stop, and nothing of it is left.
     Gone {

@@ -32,6 +32,8 @@ pub(crate) struct PodView {
     pub state: Option<Arc<PodState>>,
     /// The sandbox is up.
     pub running: bool,
+    /// What it waits for before its worker may look at it; none if it does not.
+    pub waits: Option<Arc<str>>,
 }
 
 /// Whether the container runtime answers.

@@ -73,7 +73,7 @@ impl Worker {
             seen: fingerprint(observed),
             running,
             number: generation,
-            uids: observed.sandboxes.iter().map(|sandbox| sandbox.uid.clone()).collect(),
+            instances: observed.sandboxes.iter().map(|s| (s.uid.clone(), s.hash.clone())).collect(),
         })
         .await;
     }

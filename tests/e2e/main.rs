@@ -11,6 +11,7 @@
 #[path = "../rig/rig.rs"]
 mod rig;
 
+mod admission;
 mod adopt;
 mod bad_input;
 mod boots;
@@ -19,12 +20,14 @@ mod claims;
 mod clocks;
 mod config;
 mod dir;
+mod disk_writes;
 mod edit;
 mod endings;
 mod ends;
 mod examples;
 mod full_disk;
 mod hooks;
+mod hostile;
 mod images;
 mod logs;
 mod long_names;
@@ -48,6 +51,7 @@ mod service_manager;
 mod signed;
 mod status;
 mod succession;
+mod systemd_cgroups;
 mod torture;
 mod two_agents;
 mod upgrade;

@@ -21,12 +21,17 @@ fn hierarchies(root: &Path, unified: bool) -> Hierarchies {
     })
 }
 
+fn all_pods() -> PodFigures {
+    let (cpu_shares, memory_limit, pids_limit) = (Some(2048), Some(1 << 30), Some(32_768));
+    PodFigures { cpu_shares, memory_limit, pids_limit, ..PodFigures::default() }
+}
+
 fn resource(root: &Path, unified: bool) -> PodCgroups {
     for point in hierarchies(root, unified).points() {
         fs::create_dir_all(point).unwrap();
     }
     let node = NodeResources { unified, pod_pids_limit: Some(50), ..NodeResources::default() };
-    let cgroups = Cgroups::new(CgroupRoot::new("/r"), true, node, hierarchies(root, unified), 2);
+    let cgroups = Cgroups::new(CgroupRoot::new("/r"), true, node, hierarchies(root, unified), all_pods());
     PodCgroups(Arc::new(cgroups), Dirs::new(root.join("root"), root.join("logs")))
 }
 
@@ -75,6 +80,8 @@ fn values_of_both_versions() {
         files(root.path()),
         expect(&[
             ("cpu/r/kubepods/cpu.shares", "2048"),
+            ("memory/r/kubepods/memory.limit_in_bytes", "1073741824"),
+            ("pids/r/kubepods/pids.max", "32768"),
             ("cpu/r/kubepods/burstable/cpu.shares", "1280"),
             ("cpu/r/kubepods/besteffort/cpu.shares", "2"),
             ("cpu/r/kubepods/besteffort/podbest/cpu.shares", "2"),
@@ -100,6 +107,8 @@ fn values_of_both_versions() {
             ("cgroup.controllers", "cpu io memory pids misc"),
             ("cgroup.subtree_control", "+pids"),
             ("r/kubepods/cpu.weight", "79"),
+            ("r/kubepods/memory.max", "1073741824"),
+            ("r/kubepods/pids.max", "32768"),
             ("r/kubepods/burstable/cpu.weight", "10"),
             (&format!("{dir}/cpu.weight"), "10"),
             (&format!("{dir}/cpu.max"), "50000 100000"),
@@ -153,6 +162,28 @@ fn found_again_and_removed_if_ours() {
 }
 
 #[test]
+fn one_that_refuses_to_go_is_found_again_without_the_pods_directory() {
+    let root = tempfile::tempdir().unwrap();
+    let cgroups = resource(root.path(), false);
+    for uid in [UID, OTHER] {
+        cgroups.prepare(&instance(uid, limited())).unwrap();
+    }
+    without_files(root.path());
+    let place = root.path().join(format!("cpu/r/kubepods/burstable/pod{UID}"));
+    fs::write(place.join("busy"), "as one with processes in it").unwrap();
+    // The pod's directory goes whatever becomes of the cgroup.
+    cgroups.release(&PodName::new("default", "p"), &PodUid::from(UID)).unwrap();
+    let later = resource(root.path(), false);
+    for _ in 0..2 {
+        assert_eq!(later.list(), [(PodUid::from(UID), place.clone())], "and nobody else's");
+        assert!(later.remove(&place).is_err());
+    }
+    fs::remove_file(place.join("busy")).unwrap();
+    later.remove(&place).unwrap();
+    assert_eq!((later.list(), later.left().names().unwrap()), (vec![], vec![]));
+}
+
+#[test]
 fn a_pod_is_refused_only_for_limits_of_its_own() {
     let root = tempfile::tempdir().unwrap();
     let of_pod = |limits: Json| {
@@ -166,14 +197,6 @@ fn a_pod_is_refused_only_for_limits_of_its_own() {
     nothing_mounted.prepare(&instance(UID, limited())).unwrap();
     let error = nothing_mounted.prepare(&of_pod(json!({"memory": "1Gi"}))).unwrap_err();
     assert_eq!(error.to_string(), "the node has no cgroup controller cpu mounted");
-
-    let systemd = resource(root.path(), false);
-    systemd.0.driver.set(CgroupDriver::Systemd).unwrap();
-    systemd.prepare(&instance(UID, limited())).unwrap();
-    systemd.prepare(&of_pod(json!({}))).unwrap();
-    let error = systemd.prepare(&of_pod(json!({"memory": "1Gi"}))).unwrap_err();
-    assert!(error.to_string().contains("cgroup driver cgroupfs"), "{error}");
-    assert_eq!(files(root.path()), BTreeMap::new());
 
     let mut none = resource(root.path(), false);
     Arc::get_mut(&mut none.0).unwrap().per_qos = false;

@@ -23,6 +23,7 @@ pub(super) struct Nfs {
 }
 
 impl Nfs {
+    /// What a manifest says of it.
     pub(super) fn new(source: &NFSVolumeSource) -> Self {
         let server = &source.server;
         let is_v6 = server.parse::<Ipv6Addr>().is_ok();

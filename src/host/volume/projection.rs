@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use super::ownership::{apply_group, group_mode};
 use crate::host::files::{FileError, on, remove_file};
+use crate::host::remove_tree::remove_tree;
 use crate::pod::downward_api::{ProjectedFile, ProjectedFiles};
 
 const DATA: &str = "..data";
@@ -63,7 +64,7 @@ pub(super) fn write_files(
 
 fn remove_entry(path: &Path) -> Result<(), FileError> {
     match fs::symlink_metadata(path) {
-        Ok(found) if found.is_dir() => fs::remove_dir_all(path).map_err(on("cannot remove", path)),
+        Ok(found) if found.is_dir() => remove_tree(path).map_err(on("cannot remove", path)),
         _ => remove_file(path),
     }
 }

@@ -9,11 +9,11 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::{ConfigHash, Life, PodUid, Source};
-use crate::pod::ContainerId;
 use crate::pod::state::{
     Condition, ConditionReason, ConditionType, ContainerSummary, CreatedContainer, Failed, FailedReason,
     Phase, PodState, RunState, Termination, Waiting,
 };
+use crate::pod::{ContainerId, HostPort};
 
 /// An instance in either form.
 #[derive(Deserialize)]
@@ -24,6 +24,8 @@ pub(super) struct OldInstance {
     life: Life,
     #[serde(default)]
     began: Option<Timestamp>,
+    #[serde(default)]
+    host_ports: Vec<HostPort>,
     /// Today's form.
     #[serde(default)]
     state: Option<PodState>,
@@ -41,9 +43,9 @@ impl TryFrom<OldInstance> for super::InstanceRecord {
     type Error = NoState;
 
     fn try_from(read: OldInstance) -> Result<Self, NoState> {
-        let OldInstance { uid, hash, source, life, began, state, status } = read;
+        let OldInstance { uid, hash, source, life, began, host_ports, state, status } = read;
         let state = state.or_else(|| status.map(PodState::from)).ok_or(NoState)?;
-        Ok(Self { uid, hash, source, life, state: Arc::new(state), began })
+        Ok(Self { uid, hash, source, life, state: Arc::new(state), began, host_ports })
     }
 }
 

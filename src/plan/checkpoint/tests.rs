@@ -145,7 +145,7 @@ fn a_completed_status_stands_when_its_containers_are_pruned() {
 
 #[test]
 fn endings_and_completions_outlive_the_power() {
-    use Durability::{Power, Process};
+    use Durability::{Boot, Power, Process};
     let (open, completed) = (checkpoint(Life::Open, &[]), checkpoint(Life::Completed, &[]));
     let ready = Checkpoint { instance: None, ..open.clone() };
     let with_state = |mut of: Checkpoint, phase| {
@@ -155,6 +155,7 @@ fn endings_and_completions_outlive_the_power() {
     let ends_pending = with_state(checkpoint(Life::Open, &["s"]), Phase::Pending);
     let ends_running = with_state(checkpoint(Life::Open, &["s"]), Phase::Running);
     let completed_otherwise = with_state(completed.clone(), Phase::Failed);
+    let killed = Checkpoint { killed_containers: ["c".into()].into(), ..open.clone() };
     let cases = [
         ("nothing new", &open, open.clone(), None),
         ("a first status", &Checkpoint::default(), open.clone(), Some(Process)),
@@ -182,9 +183,18 @@ fn endings_and_completions_outlive_the_power() {
             Some(Power),
         ),
         ("a completion withdrawn", &completed, ready, Some(Process)),
+        ("another state of what runs", &open, with_state(open.clone(), Phase::Failed), Some(Boot)),
+        ("another state beside a fact", &killed, with_state(killed.clone(), Phase::Failed), Some(Boot)),
     ];
-    for (name, kept, now, expect) in cases {
-        assert_eq!(now.durability(kept), expect, "{name}");
+    for (name, kept, now, expect) in &cases {
+        assert_eq!(now.durability(kept), *expect, "{name}");
+    }
+    // Of all pairs: what holds a fact replaces a file only once it is on the disk itself.
+    let all: Vec<_> = cases.iter().flat_map(|(_, kept, now, _)| [(*kept).clone(), now.clone()]).collect();
+    for (kept, now) in all.iter().flat_map(|kept| all.iter().map(move |now| (kept, now))) {
+        if let Some(Process) = now.durability(kept) {
+            assert_eq!(now.durability_of_all(), Process, "{now:?} after {kept:?}");
+        }
     }
 }
 

@@ -54,6 +54,8 @@ pub(super) const HONOURED: &[&str] = &[
     "spec.terminationGracePeriodSeconds",
     "spec.activeDeadlineSeconds",
     "spec.nodeName",
+    "spec.nodeSelector",
+    "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution",
     "spec.hostNetwork",
     "spec.hostPID",
     "spec.hostIPC",
@@ -76,8 +78,8 @@ pub(super) const HONOURED: &[&str] = &[
     "spec.resources",
 ];
 
-/// Fields that a pod can run without.
-pub(super) const NOT_YET: &[&str] = &["spec.containers[].resizePolicy"];
+/// Fields that a pod can run without. There are none now.
+pub(super) const NOT_YET: &[&str] = &[];
 
 /// Fields without which a pod is another pod.
 pub(super) const REFUSED: &[&str] = &[
@@ -136,8 +138,9 @@ pub(super) const IGNORED: &[&str] = &[
     "metadata.selfLink",
     "spec.affinity",
     "spec.automountServiceAccountToken",
+    // Only an API server resizes pods in place: an edit of a manifest makes a new instance.
+    "spec.containers[].resizePolicy",
     "spec.containers[].securityContext.windowsOptions",
-    "spec.nodeSelector",
     "spec.preemptionPolicy",
     "spec.schedulerName",
     "spec.schedulingGates",

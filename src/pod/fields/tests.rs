@@ -45,8 +45,6 @@ fn fields_are_reported_by_their_path() {
             ],
         },
     }));
-    let warnings = ["spec.initContainers[0].resizePolicy: not honoured yet"];
-    assert_eq!(lines(&report.warnings), warnings);
     let refusals = [
         "spec.containers[1].env[2].valueFrom.secretKeyRef: not supported yet",
         "spec.containers[1].resources.limits.example.com/gpu: not supported yet",
@@ -166,7 +164,6 @@ fn the_document_lists_the_same() {
         if let Some(title) = line.strip_prefix("## ") {
             section = Some(match title {
                 "Honoured" => Support::Honoured,
-                "Not yet" => Support::NotYet,
                 "Refused" => Support::Refused,
                 "Ignored" => Support::Ignored,
                 _ => panic!("unknown section {title}"),

@@ -19,6 +19,7 @@ use crate::host::volume::{ImagePart, absolute};
 use crate::pod::dns::Dns;
 use crate::pod::{Pod, keys};
 
+pub(crate) use resources::add_cpus;
 pub use resources::{add_container_resources, add_sandbox_resources};
 pub use security::Surroundings;
 

@@ -89,6 +89,9 @@ impl Runtime {
         if !sources.into_iter().any(|source| source.resource_field_ref.is_some()) {
             return Ok(None);
         }
+        if let Some(allocatable) = self.node.cgroups.node.allocatable {
+            return Ok(Some(allocatable));
+        }
         let root = self.node.dirs.root().to_owned();
         Ok(Some(smol::unblock(move || read_capacity(&root)).await?))
     }

@@ -13,7 +13,7 @@ use crate::pod::decode::list::{ItemPath, ListItem};
 use crate::pod::finding::{Finding, Refusal};
 use crate::pod::validate::is_valid_name;
 use crate::pod::{Pod, PodName, Source};
-use crate::source::claims::{Claims, Taken};
+use crate::source::claims::{Claims, OwnedField};
 use crate::sync::mux::Snapshot;
 use crate::sync::view::{Outcome, Verdict};
 use crate::text::excerpt::one_line;
@@ -302,7 +302,7 @@ fn behind_bad_ones(url: &str, items: &[ListItem]) -> BTreeMap<usize, Refusal> {
         let Some(name) = &item.name else { continue };
         let owner = first.entry(name).or_insert(item);
         if owner.decoded.is_err() && item.decoded.is_ok() {
-            behind.insert(index, Taken::Name(name.clone()).finding(shown(url, owner.path)).into());
+            behind.insert(index, OwnedField::Name(name.clone()).finding(shown(url, owner.path)).into());
         }
     }
     behind

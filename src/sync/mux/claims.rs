@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::plan::order::Pods;
-use crate::pod::{Finding, Pod, PodName, is_sidecar};
+use crate::pod::{Finding, HostPort, Pod, PodName, PodUid};
 
 /// Every address of the host.
 const ANY: [&str; 3] = ["", "0.0.0.0", "::"];
@@ -31,6 +31,18 @@ impl Claim {
                     && (ip == other_ip || any(ip) || any(other_ip))
             }
             _ => false,
+        }
+    }
+
+    /// What a pod is told that waits for it.
+    pub(in crate::sync) fn in_words(&self, owner: &PodName) -> String {
+        match self {
+            Self::Uid(uid) => format!("starts when nothing is left of pod {owner}, which has the UID {uid}"),
+            Self::HostPort { protocol, port, .. } => {
+                format!(
+                    "starts when nothing is left of pod {owner}, which has port {port}/{protocol} of the host"
+                )
+            }
         }
     }
 
@@ -65,17 +77,14 @@ enum ClaimKey {
 
 /// All that a pod claims.
 pub(in crate::sync) fn claims(pod: &Pod) -> BTreeSet<Claim> {
-    let sidecars = pod.spec.init_containers.iter().flatten().filter(|init| is_sidecar(init));
+    claims_of(&pod.uid, pod.host_ports())
+}
+
+/// All that an instance with this UID and these ports claims.
+pub(in crate::sync) fn claims_of(uid: &PodUid, ports: impl IntoIterator<Item = HostPort>) -> BTreeSet<Claim> {
     let ports =
-        pod.spec.containers.iter().chain(sidecars).flat_map(|container| container.ports.iter().flatten());
-    let ports = ports.filter_map(|port| {
-        Some(Claim::HostPort {
-            protocol: port.protocol.clone().unwrap_or_else(|| "TCP".to_owned()),
-            port: port.host_port.filter(|port| *port > 0)?,
-            ip: port.host_ip.clone().unwrap_or_default(),
-        })
-    });
-    ports.chain([Claim::Uid(pod.uid.to_string())]).collect()
+        ports.into_iter().map(|HostPort { protocol, port, ip }| Claim::HostPort { protocol, port, ip });
+    ports.chain([Claim::Uid(uid.to_string())]).collect()
 }
 
 /// Refuses pods that claim what another one has. In place of a refused one stays the version of `before`, if it claims only

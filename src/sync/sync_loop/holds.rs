@@ -3,31 +3,44 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::admit::Placement;
 use super::{Command, SyncLoop};
-use crate::plan::Want;
-use crate::pod::{Pod, PodName, PodUid};
-use crate::sync::mux::claims::{Claim, claims};
+use crate::plan::checkpoint::InstanceRecord;
+use crate::plan::{Starts, Want};
+use crate::pod::{ConfigHash, Pod, PodName, PodUid};
+use crate::sync::mux::claims::{Claim, claims, claims_of};
 
-/// The claims of the instances of one pod name that may be left on the node.
+/// The claims of the instances of one pod name that may be left on the node. A UID that the manifest fixes is that of each
+/// of its versions: the hash tells them apart.
 #[derive(Debug, Default)]
-pub(super) struct Holds(BTreeMap<PodUid, BTreeSet<Claim>>);
+pub(super) struct Holds(BTreeMap<(PodUid, ConfigHash), BTreeSet<Claim>>);
 
 impl Holds {
     /// An instance is about to be made.
     pub(super) fn add(&mut self, pod: &Pod) {
-        self.0.insert(pod.uid.clone(), claims(pod));
+        self.0.insert((pod.uid.clone(), pod.hash.clone()), claims(pod));
     }
 
-    /// An instance may be left of which nothing else is known.
-    pub(super) fn add_uid(&mut self, uid: &PodUid) {
-        let claim = Claim::Uid(uid.to_string());
-        self.0.entry(uid.clone()).or_insert_with(|| BTreeSet::from([claim]));
+    /// An instance of an earlier agent may be left.
+    pub(super) fn add_left(&mut self, instance: &InstanceRecord) {
+        let key = (instance.uid.clone(), instance.hash.clone());
+        let held = || claims_of(&instance.uid, instance.host_ports.iter().cloned());
+        self.0.entry(key).or_insert_with(held);
     }
 
     /// Only these instances are left, and the one that is wanted; true if others were there before.
-    pub(super) fn retain(&mut self, left: &BTreeSet<PodUid>, wanted: Option<&PodUid>) -> bool {
+    pub(super) fn retain(
+        &mut self,
+        left: &BTreeSet<(PodUid, Option<ConfigHash>)>,
+        wanted: Option<&Pod>,
+    ) -> bool {
         let before = self.0.len();
-        self.0.retain(|uid, _| left.contains(uid) || Some(uid) == wanted);
+        self.0.retain(|(uid, hash), _| {
+            let is_wanted = wanted.is_some_and(|pod| pod.uid == *uid && pod.hash == *hash);
+            let mut same_uid = left.iter().filter(|(left, _)| left == uid);
+            // One that does not tell its hash may be any.
+            is_wanted || same_uid.any(|(_, left)| left.as_ref().is_none_or(|left| left == hash))
+        });
         self.0.len() < before
     }
 
@@ -37,13 +50,13 @@ impl Holds {
     }
 
     /// Something may be left of another instance than this.
-    pub(super) fn has_other_than(&self, uid: &PodUid) -> bool {
-        self.0.keys().any(|other| other != uid)
+    pub(super) fn has_other_than(&self, pod: &Pod) -> bool {
+        self.0.keys().any(|(uid, hash)| *uid != pod.uid || *hash != pod.hash)
     }
 
-    /// A pod cannot have all that it claims for as long as these are held.
-    pub(super) fn exclude(&self, claims: &BTreeSet<Claim>) -> bool {
-        self.0.values().flatten().any(|held| claims.iter().any(|claim| claim.excludes(held)))
+    /// What a pod claims and cannot have for as long as these are held.
+    fn exclude<'a>(&self, claims: &'a BTreeSet<Claim>) -> Option<&'a Claim> {
+        claims.iter().find(|claim| self.0.values().flatten().any(|held| claim.excludes(held)))
     }
 }
 
@@ -63,37 +76,66 @@ impl SyncLoop {
     /// the instance waits: both would live in the same directories, or listen on the same port.
     pub(super) fn tell(&mut self, name: &PodName) -> Option<Command> {
         let worker = self.workers.get(name)?;
-        let mut told = Told::All;
+        if worker.admission == Placement::Undecided && matches!(worker.desired.want, Want::Run(_)) {
+            return None;
+        }
+        let (mut told, mut waits) = (Some(Told::All), None);
         match (&worker.desired.want, worker.told) {
-            (Want::Run(_), Told::ToClear) => told = Told::ToClear,
-            (Want::Run(pod), Told::Nothing) if self.is_held(pod) => {
-                if !worker.holds.has_other_than(&pod.uid) {
-                    return None;
+            (Want::Run(_), Told::ToClear) => (told, waits) = (Some(Told::ToClear), worker.waits.clone()),
+            (Want::Run(pod), Told::Nothing) => {
+                let holder = self.holder(pod);
+                waits = holder.map(|(claim, owner)| claim.in_words(&owner).into());
+                if waits.is_some() {
+                    told = worker.holds.has_other_than(pod).then_some(Told::ToClear);
+                } else if pod.has_fixed_uid() && self.uid_is_taken(pod) {
+                    told = None;
                 }
-                told = Told::ToClear;
             }
-            (Want::Run(pod), Told::Nothing) if pod.has_fixed_uid() && self.uid_is_taken(pod) => return None,
             _ => {}
         }
         let worker = self.workers.get_mut(name)?;
+        if worker.waits != waits {
+            worker.waits = waits;
+            self.changed.insert(name.clone());
+        }
+        let told = told?;
         worker.told = told;
         let mut desired = worker.desired.clone();
         match &desired.want {
             Want::Run(_) if told == Told::ToClear => {
                 (desired.want, desired.blocked_on) = (Want::Stop { grace: None }, Vec::new());
             }
-            Want::Run(pod) => worker.holds.add(pod),
+            Want::Run(pod) => {
+                worker.holds.add(pod);
+                if let (Placement::Refused(waiting), Starts::Allowed) = (&worker.admission, &desired.starts) {
+                    desired.starts = Starts::NotAdmitted(waiting.clone());
+                }
+            }
             Want::Stop { .. } | Want::End { .. } => {}
         }
         Some(Command::Tell(name.clone(), desired))
     }
 
-    /// An instance of another name has what a pod claims. Only a UID that a manifest fixes can move to another name.
-    fn is_held(&self, pod: &Pod) -> bool {
+    /// What a pod claims that an instance of another name has, and whose that is. Only a UID that a manifest fixes can move to
+    /// another name.
+    fn holder(&self, pod: &Pod) -> Option<(Claim, PodName)> {
         let mut claims = claims(pod);
         claims.retain(|claim| pod.has_fixed_uid() || !matches!(claim, Claim::Uid(_)));
-        let mut others = self.workers.iter().filter(|(name, _)| **name != pod.name);
-        !claims.is_empty() && others.any(|(_, worker)| worker.holds.exclude(&claims))
+        if claims.is_empty() {
+            return None;
+        }
+        let others = self.workers.iter().filter(|(name, _)| **name != pod.name);
+        let held = others.map(|(name, worker)| (name, worker.holds.exclude(&claims)));
+        // Of an earlier agent, and not looked at yet: it has its ports for as long as the runtime holds it.
+        let is_listed = |name: &PodName| self.listed.as_ref().is_none_or(|list| list.contains_key(name));
+        let past = self.remembered.iter().filter(|(name, _)| **name != pod.name && is_listed(name));
+        let past = past.filter_map(|(name, past)| {
+            let mut holds = Holds::default();
+            holds.add_left(past.checkpoint.instance.as_ref()?);
+            Some((name, holds.exclude(&claims)))
+        });
+        let mut all = held.chain(past);
+        all.find_map(|(name, claim)| Some((claim?.clone(), name.clone())))
     }
 
     /// An earlier agent may have left something of another name with the pod's UID.
@@ -111,8 +153,9 @@ impl SyncLoop {
 
     /// Tells those who have waited for what may be free now.
     pub(super) fn tell_waiting(&mut self) -> Vec<Command> {
-        let waiting = self.workers.iter().filter(|(_, worker)| worker.told == Told::Nothing);
-        let waiting: Vec<_> = waiting.map(|(name, _)| name.clone()).collect();
+        let mut waiting = self.review_admission();
+        let untold = self.workers.iter().filter(|(_, worker)| worker.told == Told::Nothing);
+        waiting.extend(untold.map(|(name, _)| name.clone()));
         waiting.iter().filter_map(|name| self.tell(name)).collect()
     }
 }

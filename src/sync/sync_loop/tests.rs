@@ -1,5 +1,6 @@
 //! Recorded sequences of events, replayed.
 
+mod admission;
 mod ends;
 mod fixed_uid;
 mod holds;
@@ -50,7 +51,7 @@ fn synced(pod: &Arc<Pod>, ids: &[(&str, bool)]) -> Event {
         seen: seen(ids),
         running: true,
         number: 0,
-        uids: BTreeSet::new(),
+        instances: BTreeSet::new(),
     })
 }
 
@@ -224,8 +225,8 @@ fn told(pod: &Arc<Pod>, phase: Phase, ready: bool) -> Event {
     let ready = Condition { kind: ConditionType::Ready, holds: ready, since, reason: None };
     let state = PodState { phase, conditions: vec![ready], ..PodState::default() };
     let state = Some((pod.clone(), Arc::new(state)));
-    let (pod, seen, uids) = (pod.name.clone(), Fingerprint::default(), BTreeSet::new());
-    Event::Worker(Report::Synced { pod, state, seen, running: true, number: 0, uids })
+    let (pod, seen, instances) = (pod.name.clone(), Fingerprint::default(), BTreeSet::new());
+    Event::Worker(Report::Synced { pod, state, seen, running: true, number: 0, instances })
 }
 
 /// Whom is told what, each as `name: whom it waits for`.
