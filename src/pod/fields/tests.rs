@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use k8s_openapi::api::core::v1::{
-    Container, EnvVar, EnvVarSource, Pod, PodSecurityContext, PodSpec, SecurityContext, Volume, VolumeMount,
-    VolumeProjection,
+    Container, EnvVar, EnvVarSource, NodeAffinity, Pod, PodSecurityContext, PodSpec, SecurityContext, Volume,
+    VolumeMount, VolumeProjection,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::{Deserialize, Deserializer, Visitor};
@@ -142,6 +142,7 @@ fn the_table_knows_every_field_of_a_pod() {
     let below = |prefix: &str, fields: Vec<&str>| -> Vec<String> {
         fields.iter().map(|field| format!("{prefix}.{field}")).collect()
     };
+    known.extend(below("spec.affinity.nodeAffinity", fields_of::<NodeAffinity>()));
     known.extend(below("spec.securityContext", fields_of::<PodSecurityContext>()));
     known.extend(below("spec.containers[].securityContext", fields_of::<SecurityContext>()));
     for below in ["claims", "limits.ephemeral-storage"] {
