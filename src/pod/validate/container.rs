@@ -164,10 +164,10 @@ fn validate_variable(variable: &EnvVar, volumes: &BTreeSet<String>, path: &str, 
             findings.check(format_args!("{path}.fieldRef.fieldPath"), reason);
         }
     }
+    validate_variable_source(source, &path, findings);
     if let Some(reference) = &source.file_key_ref {
         validate_file_key(reference, volumes, &format!("{path}.fileKeyRef"), findings);
     }
-    validate_variable_source(source, &path, findings);
     if let Some((field, reason)) = source.resource_field_ref.as_ref().and_then(wrong_reference) {
         findings.add(format_args!("{path}.resourceFieldRef.{field}"), reason);
     }

@@ -98,11 +98,10 @@ fn validate_items(
     for (index, item) in items.iter().enumerate() {
         let path = format!("{path}.items[{index}]");
         let field = format!("{path}.path");
-        let twice = || {
-            let is_new = seen.as_mut().is_none_or(|seen| seen.insert(item.path.clone()));
-            (!is_new).then(|| format!("{} is used twice", quoted(&item.path)))
-        };
-        findings.check(field, not_file_path(&item.path).or_else(twice));
+        let mut twice = || seen.as_mut().is_some_and(|seen| !seen.insert(item.path.clone()));
+        let reason = not_relative(&item.path)
+            .or_else(|| twice().then(|| format!("{} is used twice", quoted(&item.path))));
+        findings.check(field, reason);
         validate_mode(item.mode, &format!("{path}.mode"), findings);
         match (&item.field_ref, &item.resource_field_ref) {
             (Some(_), Some(_)) => findings.add(&path, "may have one of fieldRef and resourceFieldRef only"),
@@ -128,19 +127,6 @@ fn validate_items(
                 }
             }
         }
-    }
-}
-
-/// The reason why a path cannot be that of a file in a volume, if it cannot.
-pub(super) fn not_file_path(path: &str) -> Option<String> {
-    if path.is_empty() {
-        Some("must not be empty".to_owned())
-    } else if path.starts_with('/') {
-        Some(format!("{} must be relative", quoted(path)))
-    } else if path.starts_with("..") {
-        Some(format!("{} must not begin with '..'", quoted(path)))
-    } else {
-        backwards(path)
     }
 }
 
