@@ -239,7 +239,7 @@ fn correct(item: &mut ListItem) {
 }
 
 /// All that is held.
-fn subjects(held: &BTreeMap<PodName, Held>, objects: &HeldObjects) -> impl Iterator<ListItem = Subject> {
+fn subjects(held: &BTreeMap<PodName, Held>, objects: &HeldObjects) -> impl Iterator<Item = Subject> {
     let pods = held.keys().map(|name| Subject::Pod(name.clone()));
     pods.chain(objects.keys().map(|key| Subject::Object(key.clone()))).collect::<Vec<_>>().into_iter()
 }
