@@ -4,6 +4,8 @@ CARGO ?= cargo
 # Debian's names of what the end-to-end tests and the demo run on, and of a C compiler for their pause program.
 PACKAGES := containerd runc containernetworking-plugins busybox-static iptables iproute2 util-linux gcc libc6-dev \
   docker-registry apache2-utils minisign nginx openssl faketime systemd
+# The same for the virtual machine; its root file system takes its packages from where apt here has its own from.
+VM_PACKAGES := qemu-system-x86 qemu-utils mmdebstrap e2fsprogs util-linux binutils gcc libc6-dev busybox-static
 # Root has no need of sudo, and a minimal machine no sudo.
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 # The tests and the demo make namespaces: they are built as the user, and run as root.
@@ -15,7 +17,7 @@ MAX_CRATES := 140
 # Where cargo builds.
 TARGET = $$($(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
 
-.PHONY: help deps go toolchain build lint unit e2e deny size test simulate demo bench-build bench soak deb containerd e2e-containerd compatibility corpus config-corpus fuzz mutants clean
+.PHONY: help deps go toolchain build lint unit e2e vm vm-deps vm-scenarios deny size test simulate kill-volumes demo bench-build bench soak deb containerd e2e-containerd compatibility corpus config-corpus fuzz mutants clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +47,9 @@ lint: toolchain ## Check format and lints, with and without the feature apiserve
 unit: ## Run the tests that need no container runtime
 	$(CARGO) test --locked --lib --bins --examples
 	$(CARGO) test --locked --doc
+
+vm-deps: PACKAGES := $(VM_PACKAGES)
+vm-deps: deps
 
 e2e: deps ## Run the end-to-end tests on a private containerd (as root)
 	$(CARGO) test --locked --no-run --tests
@@ -86,6 +91,17 @@ compatibility: deps containerd ## Run all end-to-end tests on each containerd th
 	done; \
 	test -z "$$failed" || { echo "failed on the containerd of:$$failed" >&2; exit 1; }
 
+VM_POWER_CUTS ?= 20
+
+vm: vm-deps ## Boot the virtual machine, with rkubelet and the examples in it, and give a shell
+	$(CARGO) build --locked --bin rkubelet
+	$(CARGO) test --locked --no-run --test vm
+	@$(AS_ROOT) $(CARGO) test --quiet --locked --test vm -- --shell
+
+vm-scenarios: vm-deps ## Run the scenarios in the virtual machine, with VM_POWER_CUTS=20 power cuts
+	$(CARGO) test --locked --no-run --test vm
+	@$(AS_ROOT) env VM_SCENARIOS=1 VM_POWER_CUTS=$(VM_POWER_CUTS) $(CARGO) test --locked --test vm
+
 deny: ## Check licences, bans and sources of all crates (installs cargo-deny if it is missing)
 	@command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny
 	$(CARGO) deny check licenses bans sources
@@ -96,7 +112,7 @@ size: build ## Hold the release binary and the number of its crates to their lim
 	echo "$$binary: $$bytes bytes of $(MAX_BYTES), $$crates crates of $(MAX_CRATES)"; \
 	test $$bytes -le $(MAX_BYTES) && test $$crates -le $(MAX_CRATES)
 
-test: deps lint unit e2e e2e-containerd size ## Format, lints, all tests, size: what CI runs
+test: deps lint unit e2e size ## Format, lints, all tests, size: what CI runs
 
 deb: build ## Build the Debian package, target/deb/rkubelet_VERSION_ARCH.deb
 	@target=$(TARGET); set -e; $(CARGO) run --locked --quiet --example pages $$target/deb/pages; \
@@ -132,6 +148,9 @@ bench: bench-build go ## Measure against the Go kubelet, for about an hour; docs
 
 soak: bench-build ## Let pods come and go for SOAK_MINUTES=30, and see that the agent does not grow
 	@BENCH_AGENTS=rkubelet $(AS_ROOT) $(TARGET)/rig/examples/bench soak
+
+kill-volumes: ## Kill the agent 102 times while it prepares and releases volumes: no mount is left, and none is missing
+	$(AS_ROOT) env RKUBELET_KILL_ROUNDS=34 $(CARGO) test --locked --test e2e -- volumes::a_killed_agent_leaves_no_mount --nocapture
 
 corpus: PACKAGES := curl openssl
 corpus: deps go ## Ask a real API server again for its verdict on every manifest of the corpus

@@ -118,6 +118,8 @@ pub(crate) struct Desired {
     pub starts: Starts,
     /// The ConfigMaps and Secrets that it refers to; none if it refers to none. The generation stays when this changes.
     pub objects: Option<Arc<PodObjects>>,
+    /// Containers that are to be replaced by new ones. The generation stays when this changes.
+    pub restarts: BTreeSet<ContainerId>,
 }
 
 /// What to do next, and when to look again.
@@ -293,6 +295,8 @@ pub(crate) struct Situation<'a> {
     pub starts: &'a Starts,
     /// The ConfigMaps and Secrets that it cannot start without.
     pub lacks: &'a Lacks,
+    /// Containers that are to be replaced by new ones, though nothing is wrong with them.
+    pub restarts: &'a BTreeSet<ContainerId>,
     /// What is remembered of the name.
     pub checkpoint: &'a Checkpoint,
     /// The postStart hooks that are not over.
@@ -344,7 +348,7 @@ pub(crate) fn plan_pod(situation: &Situation<'_>) -> Plan {
             && situation.checkpoint.terminating_sandboxes.is_disjoint(&terminating)
         {
             if let Some(waiting) = situation.starts.waiting().or_else(|| situation.lacks.first()) {
-                return starts::plan_refused(pod, &waiting);
+                return starts::plan_refused(pod, situation.starts, &waiting);
             }
             if let Gate::Shut { unmet, left } = situation.gate {
                 return gate::plan_wait(pod, unmet, *left);

@@ -4,7 +4,9 @@
 //! [`PodRuntime`] alone.
 
 mod cgroups;
+pub(crate) mod cpus;
 pub mod cri;
+pub(crate) mod file_watch;
 pub(crate) mod gc;
 pub(crate) mod handlers;
 mod image;
@@ -16,6 +18,7 @@ mod pod_runtime;
 mod security;
 mod start;
 mod stop;
+pub(crate) mod storage_limits;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,6 +29,7 @@ use smol::lock::{Mutex, RwLock};
 
 use crate::host::capacity::read_capacity;
 use crate::host::cgroup::Cgroups;
+use crate::host::cpu_manager::CpuManager;
 use crate::host::resource::{ResourceError, Resources};
 use crate::host::state::StateError;
 use crate::host::volume::{OldFiles, plan_object_volumes};
@@ -74,6 +78,8 @@ pub(crate) struct NodeSettings {
     pub(crate) cgroups: Arc<Cgroups>,
     /// The configured cgroup driver.
     pub(crate) cgroup_driver: Option<CgroupDriver>,
+    /// Who has CPUs of its own; none if nobody has.
+    pub(crate) cpus: Option<Arc<CpuManager>>,
 }
 
 /// The container runtime and the node around it.
@@ -90,6 +96,8 @@ pub(crate) struct Runtime {
     starts: RwLock<()>,
     /// Once it is known.
     cgroup_driver: Mutex<Option<(CgroupDriver, Instant)>>,
+    /// What containers were told of their CPUs.
+    told_cpus: cpus::ToldCpus,
 }
 
 /// Sandboxes to make at the same time. More of them start no sooner on a machine of this many cores, and keep
@@ -107,6 +115,7 @@ impl Runtime {
             sandbox_permits: PriorityLimiter::new(sandbox_width(cores)),
             starts: RwLock::new(()),
             cgroup_driver: Mutex::new(None),
+            told_cpus: cpus::ToldCpus::default(),
             cri,
             node,
             images,
@@ -187,10 +196,11 @@ impl PodRuntime for Runtime {
 
     fn look_for_image<'a>(
         &'a self,
+        pod: &'a Pod,
         container: &'a ContainerSpec,
         permit: PullPermit,
     ) -> Answer<'a, Result<Image, ImageError>> {
-        Box::pin(self.images.look(container, permit))
+        Box::pin(self.images.look_for_all(pod, container, permit))
     }
 
     fn pull_image<'a>(
@@ -200,7 +210,7 @@ impl PodRuntime for Runtime {
         objects: &'a PodObjects,
         context: SandboxContext,
     ) -> Answer<'a, Result<String, ImageError>> {
-        Box::pin(self.images.pull(pod, container, objects, context))
+        Box::pin(self.images.pull_all(pod, container, objects, context))
     }
 
     fn create_container<'a>(

@@ -213,6 +213,7 @@ impl Worker {
             gate: &gate,
             starts: &desired.starts,
             lacks: &lacks,
+            restarts: &desired.restarts,
             checkpoint: &self.checkpoint.current,
             start_hooks: &self.start_hooks,
             probes: &probes,

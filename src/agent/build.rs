@@ -8,6 +8,7 @@ use super::AgentError;
 use crate::config::{Config, Enforced, NodeResourceSettings, ReservedCgroup};
 use crate::host::boot::boot_id;
 use crate::host::cgroup::Cgroups;
+use crate::host::cpu_manager::{CpuError, CpuManager};
 use crate::host::machine;
 use crate::host::security::node_security;
 use crate::host::state::Store;
@@ -19,6 +20,7 @@ use crate::pod::dns::ClusterDns;
 use crate::pod::node_allocatable::{ResourceAmounts, allocatable, enforced, find_excess, pods_capacity};
 use crate::pod::resource_field::NodeCapacity;
 use crate::pod::resources::{NodeResources, PodFigures, amount_figures};
+use crate::pod::security::admission::NodeSecurity;
 use crate::runtime::cri::{CriClient, ErrorClass, Timeouts};
 use crate::runtime::handlers::HandlerRunner;
 use crate::runtime::{Images, NodeSettings, PullFallback, PullSettings};
@@ -26,6 +28,7 @@ use crate::source::dir::{DirSource, Signing, run_dir};
 use crate::source::http::{HttpSource, run_http};
 use crate::source::trust::Trust;
 use crate::status::Telemetry;
+use crate::sync::admission::{NodeLimits, Requests};
 use crate::sync::handles::Handles;
 
 /// What the runtime consists of.
@@ -34,12 +37,14 @@ pub(super) struct RuntimeParts {
     pub(super) node: NodeSettings,
     pub(super) images: Images,
     pub(super) handlers: HandlerRunner,
+    /// What pods may request together.
+    pub(super) allocatable: ResourceAmounts,
 }
 
 /// The runtime's parts.
 ///
 /// # Errors
-/// When the CRI client cannot be made.
+/// When the CRI client cannot be made, or the CPUs are not there that the configuration reserves.
 pub(super) fn runtime(
     config: &Config,
     reactor: &Reactor,
@@ -64,6 +69,7 @@ pub(super) fn runtime(
         },
         cgroups: Arc::new(cgroups(config, &amounts)),
         cgroup_driver: config.cgroups.driver,
+        cpus: cpus(config)?,
         boot_id: boot_id(),
         resolv_conf: config.resolv_conf.clone(),
         security: node_security(config.allowed_unsafe_sysctls.clone(), config.seccomp_default),
@@ -78,7 +84,13 @@ pub(super) fn runtime(
     let images = Images::new(cri.clone(), settings);
     let (node_ips, metrics) = (node.node_ips.clone(), telemetry.metrics.clone());
     let handlers = HandlerRunner::new(cri.clone(), http.clone(), reactor.clone(), node_ips, metrics);
-    Ok(RuntimeParts { cri, node, images, handlers })
+    Ok(RuntimeParts { cri, node, images, handlers, allocatable: amounts.allocatable })
+}
+
+/// Who has CPUs of its own, if anybody may.
+fn cpus(config: &Config) -> Result<Option<Arc<CpuManager>>, CpuError> {
+    let reserved = config.cpu_manager.as_ref();
+    reserved.map(|reserved| CpuManager::new(&config.root_dir, reserved).map(Arc::new)).transpose()
 }
 
 /// What the node has and pods may use.
@@ -167,6 +179,16 @@ pub(super) fn object_places(config: &Config) -> Arc<str> {
         "no place: there is no source of manifests".into()
     } else {
         places.join(" and ").into()
+    }
+}
+
+/// What the node has room for.
+pub(super) fn node_limits(config: &Config, amounts: &ResourceAmounts, security: NodeSecurity) -> NodeLimits {
+    NodeLimits {
+        name: config.node_name.clone(),
+        labels: config.node_labels.clone(),
+        allocatable: Requests::of_amounts(amounts),
+        security,
     }
 }
 

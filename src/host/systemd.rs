@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 pub(crate) use message::Property;
-use message::{Body, Kind, MAX_MESSAGE, Message, body_string, job_of, method_call, removed_job, sizes};
+use message::{
+    BusBody, BusMessage, BusMessageKind, MAX_MESSAGE, body_string, job_of, method_call, removed_job, sizes,
+};
 
 /// Where systemd listens to root.
 const PRIVATE_SOCKET: &str = "/run/systemd/private";
@@ -85,7 +87,7 @@ impl Systemd {
     /// When systemd refuses, or does not answer.
     pub(crate) fn start_slice(&mut self, unit: &str, properties: &[Property]) -> Result<(), SystemdError> {
         const CALL: &str = "StartTransientUnit";
-        let mut body = Body::default();
+        let mut body = BusBody::default();
         body.string(unit).string("replace").properties(properties).no_units();
         match self.job(CALL, unit, "ssa(sv)a(sa(sv))", body) {
             Err(error) if error.is(".UnitExists") => Ok(()),
@@ -98,7 +100,7 @@ impl Systemd {
     /// # Errors
     /// When systemd refuses, or does not answer.
     pub(crate) fn set_properties(&mut self, unit: &str, properties: &[Property]) -> Result<(), SystemdError> {
-        let mut body = Body::default();
+        let mut body = BusBody::default();
         body.string(unit).bool(true).properties(properties);
         self.call("SetUnitProperties", unit, "sba(sv)", body).map(drop)
     }
@@ -108,14 +110,14 @@ impl Systemd {
     /// # Errors
     /// When systemd refuses, or does not answer.
     pub(crate) fn stop(&mut self, unit: &str) -> Result<(), SystemdError> {
-        let mut body = Body::default();
+        let mut body = BusBody::default();
         body.string(unit).string("replace");
         match self.job("StopUnit", unit, "ss", body) {
             Err(error) if error.is(".NoSuchUnit") => return Ok(()),
             other => other?,
         }
         // One that failed would stay in systemd's memory.
-        let mut body = Body::default();
+        let mut body = BusBody::default();
         body.string(unit);
         match self.call("ResetFailedUnit", unit, "s", body) {
             Err(error) if error.is(".NoSuchUnit") => Ok(()),
@@ -129,7 +131,7 @@ impl Systemd {
         call: &'static str,
         unit: &str,
         signature: &str,
-        body: Body,
+        body: BusBody,
     ) -> Result<(), SystemdError> {
         // A quick job is over before the call is answered.
         let mut removed = Vec::new();
@@ -152,8 +154,8 @@ impl Systemd {
         call: &'static str,
         unit: &str,
         signature: &str,
-        body: Body,
-    ) -> Result<Message, SystemdError> {
+        body: BusBody,
+    ) -> Result<BusMessage, SystemdError> {
         self.exchange(call, unit, signature, body, &mut Vec::new())
     }
 
@@ -163,9 +165,9 @@ impl Systemd {
         call: &'static str,
         unit: &str,
         signature: &str,
-        body: Body,
+        body: BusBody,
         removed: &mut Vec<(String, String)>,
-    ) -> Result<Message, SystemdError> {
+    ) -> Result<BusMessage, SystemdError> {
         let failed = |source| SystemdError::Exchange { call, source };
         self.serial += 1;
         self.until = Instant::now() + DEADLINE;
@@ -176,7 +178,7 @@ impl Systemd {
             if message.reply_to != Some(self.serial) {
                 continue;
             }
-            if message.kind == Kind::Error {
+            if message.kind == BusMessageKind::Error {
                 let text = body_string(&message).unwrap_or_default();
                 let (name, unit) = (message.error_name.unwrap_or_default(), unit.to_owned());
                 return Err(SystemdError::Refused { call, unit, name, message: text });
@@ -185,7 +187,7 @@ impl Systemd {
         }
     }
 
-    fn receive(&mut self) -> io::Result<Message> {
+    fn receive(&mut self) -> io::Result<BusMessage> {
         let left = self.until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(ErrorKind::TimedOut.into());
@@ -197,7 +199,7 @@ impl Systemd {
         let (header, body) = sizes(&start).filter(|(h, b)| h + b <= MAX_MESSAGE).ok_or_else(invalid)?;
         let mut rest = vec![0; header + body];
         self.stream.read_exact(&mut rest)?;
-        Message::parse(&start, &rest, header).ok_or_else(invalid)
+        BusMessage::parse(&start, &rest, header).ok_or_else(invalid)
     }
 }
 

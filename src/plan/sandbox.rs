@@ -102,7 +102,9 @@ pub(super) fn killed(pod: &Pod, situation: &Situation<'_>, others: &[SandboxId])
         let strands = c.is_alive() && current.is_none_or(|sandbox| sandbox.id != c.sandbox);
         // One that ended by itself before it was told to is judged by its exit code.
         let unhealthy = c.is_alive() && is_unhealthy(pod, c, situation.probes);
-        strands || unhealthy || situation.checkpoint.killed_containers.contains(&c.id)
+        // For a later agent, which has not been told.
+        let replaced = c.is_alive() && situation.restarts.contains(&c.id);
+        strands || unhealthy || replaced || situation.checkpoint.killed_containers.contains(&c.id)
     };
     own.filter(is_killed).map(|c| c.id.clone()).collect()
 }

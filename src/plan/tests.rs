@@ -8,6 +8,7 @@ mod init;
 mod lacks;
 mod probes;
 mod pulling;
+mod replaced;
 mod restarts;
 mod simulation;
 mod starts;
@@ -116,6 +117,7 @@ struct Inputs {
     probes: Verdicts,
     terminations: Terminations,
     exits: BTreeMap<ContainerId, Since>,
+    restarts: BTreeSet<ContainerId>,
 }
 
 impl Default for Inputs {
@@ -130,6 +132,7 @@ impl Default for Inputs {
             probes: Verdicts::default(),
             terminations: Terminations::default(),
             exits: BTreeMap::new(),
+            restarts: BTreeSet::new(),
         }
     }
 }
@@ -143,6 +146,7 @@ impl Inputs {
             gate: &self.gate,
             starts: &self.starts,
             lacks: &self.lacks,
+            restarts: &self.restarts,
             checkpoint: &self.checkpoint,
             start_hooks: &self.start_hooks,
             probes: &self.probes,

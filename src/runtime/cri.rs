@@ -19,6 +19,7 @@ pub mod error;
 pub mod events;
 mod handlers;
 pub mod proto;
+pub(crate) mod version;
 
 pub use client::{CallObserver, CriClient, Timeouts};
 pub use endpoint::Endpoint;

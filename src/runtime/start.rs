@@ -141,7 +141,11 @@ impl Runtime {
         context: SandboxContext,
     ) -> Result<ContainerId, StartError> {
         const REASON: &str = "CreateContainerConfigError";
-        let container = specified(pod, start)?;
+        let container = &self
+            .read_env_files(pod, specified(pod, start)?)
+            .await
+            .map_err(|reason| StartError::refused(REASON, reason))?;
+        let cdi_devices = self.cdi_devices(pod).await?;
         let security = self.container_surroundings(pod, container, &image_ref).await?;
         let node_ips = self.node.node_ips.get();
         let pod_ips = if pod.spec.host_network == Some(true) { &node_ips } else { &sandbox.ips };
@@ -166,6 +170,7 @@ impl Runtime {
             .await
             .map_err(|error| StartError::step(REASON, &error))?;
         let devices = container_devices(&volumes);
+        let cpus = self.container_cpus(pod, container).await?;
         let mounts = self
             .prepare_mounts(pod, container, volumes, start.attempt, sandbox)
             .await
@@ -189,13 +194,15 @@ impl Runtime {
             mounts,
             security,
             devices,
+            cdi_devices,
         };
         let mut config = convert::container_config(pod, container, prepared);
         convert::add_container_resources(&mut config, pod, container, &self.node.cgroups.node);
-        self.cri
-            .create_container(&start.sandbox, config, (*context.0).clone())
-            .await
-            .map_err(|error| StartError::cri("CreateContainerError", error))
+        convert::add_cpus(&mut config, cpus.as_ref().map(ToString::to_string));
+        let created = self.cri.create_container(&start.sandbox, config, (*context.0).clone()).await;
+        let id = created.map_err(|error| StartError::cri("CreateContainerError", error))?;
+        self.note_cpus(&id, cpus);
+        Ok(id)
     }
 
     /// Links the log of a created container and starts it.

@@ -63,7 +63,7 @@ mod tests {
                 let pod = Arc::new(pod_with(&format!("p{number}"), "u", "Always", &["main"]));
                 let state = phase.map(|phase| Arc::new(PodState { phase, ..PodState::default() }));
                 let name = PodName { namespace: "default".into(), name: format!("p{number}") };
-                (name, PodView { pod, state, running: false })
+                (name, PodView { pod, state, running: false, waits: None })
             });
             let view = View { pods: pods.collect(), runtime: RuntimeState::Up, ..View::default() };
             assert_eq!(status_line(&view), format!("{expect}; container runtime answers"));

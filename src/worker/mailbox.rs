@@ -156,11 +156,18 @@ mod tests {
             want: Want::Run(Arc::new(pod("p", hash))),
             blocked_on: vec![],
             starts: Starts::Allowed,
+            restarts: Default::default(),
             objects: None,
         };
         let want = Want::Stop { grace: None };
-        let stop =
-            Desired { generation: 3, want, blocked_on: vec![], starts: Starts::Allowed, objects: None };
+        let stop = Desired {
+            generation: 3,
+            want,
+            blocked_on: vec![],
+            starts: Starts::Allowed,
+            restarts: Default::default(),
+            objects: None,
+        };
         let (a, b) = (run(1, "a"), run(2, "b"));
         assert!(!mailbox.has_other_than(&a));
         sender.send(a.clone());
@@ -189,6 +196,7 @@ mod tests {
             want: Want::Stop { grace: None },
             blocked_on: vec![],
             starts: Starts::Allowed,
+            restarts: Default::default(),
             objects: None,
         };
         let (sender, mut mailbox) = Mailbox::new();

@@ -11,6 +11,7 @@
 #![allow(dead_code, reason = "each program that uses the rig uses another part of it")]
 
 mod agent;
+mod archive;
 mod cgroups;
 mod containerd;
 mod cri;
@@ -32,6 +33,8 @@ use std::time::Duration;
 use rustix::process::Pid;
 
 pub(crate) use agent::Agent;
+#[allow(unused_imports, reason = "the demo and the benchmark do not need all of them")]
+pub(crate) use archive::{BUSYBOX, PAUSE, PUBLIC_BUSYBOX};
 pub(crate) use cri::{Container, ContainerSeen, ContainerState, Sandbox, SandboxSeen};
 pub(crate) use http::Reply;
 pub(crate) use machine::Machine;
@@ -41,12 +44,6 @@ pub(crate) use machine::inside_network;
 pub(crate) use registry::{Access, GATED, Gate, PASSWORD, REGISTRY, Registry, USER};
 pub(crate) use wait::wait_until;
 
-/// The image of the containers: Debian's static busybox.
-pub(crate) const BUSYBOX: &str = "localhost/rkubelet/busybox:1";
-/// The same image by the name that the examples in `manifests/` use.
-pub(crate) const PUBLIC_BUSYBOX: &str = "docker.io/library/busybox:1.36";
-/// The image of the sandboxes.
-pub(crate) const PAUSE: &str = "localhost/rkubelet/pause:1";
 /// The name that the agent is told the node has.
 pub(crate) const NODE: &str = "node1";
 /// The address of the node inside the rig's network.

@@ -175,7 +175,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     own("minimum-container-ttl-duration", ANY_DURATION, Accepted, "age at which a dead container may go"),
     field("minimum-image-ttl-duration", "imageMinimumGCAge", "age at which an unused image may go"),
     own("node-ip", NodeIps, Honoured, "address of the node, or one per family"),
-    own("node-labels", Labels, Accepted, "labels for the node when it registers"),
+    own("node-labels", Labels, Honoured, "labels for the node when it registers"),
     field("node-status-max-images", "nodeStatusMaxImages", "images reported in the node's status, -1 for all"),
     field("node-status-update-frequency", "nodeStatusUpdateFrequency", "how often the node's status is computed"),
     field("oom-score-adj", "oomScoreAdj", "oom_score_adj of the agent"),

@@ -57,6 +57,8 @@ fn defaults_are_those_of_kubelet() {
                 pod_pids_limit: None,
                 single_process_oom_kill: false,
             },
+            node_labels: config.node_labels.clone(),
+            cpu_manager: None,
             node_resources: NodeResourceSettings {
                 reservations: Reservations {
                     memory_threshold: Some(Threshold::Quantity(Amount::parse("100Mi").unwrap())),
@@ -127,10 +129,8 @@ fn flags_win_over_the_file() {
     assert_eq!(config.pod_manifest_path, Some(PathBuf::from("/cwd/m")));
     assert_eq!(config.verbosity, 4);
     assert_eq!(config.cluster_dns, ["10.0.0.2".parse::<std::net::IpAddr>().unwrap()]);
-    assert_eq!(
-        config.warnings,
-        ["KubeletConfiguration fields without effect yet: maxPods", "flags without effect yet: --max-pods"]
-    );
+    assert_eq!(config.node_resources.max_pods, 20);
+    assert_eq!(config.warnings, Vec::<String>::new());
 
     assert_eq!(resolve(body, &["--pod-manifest-path="]).pod_manifest_path, None);
 }
@@ -158,7 +158,8 @@ fn endpoints_addresses_labels_and_headers_are_read() {
     assert_eq!(config.node_ips.len(), 2);
     assert_eq!(config.manifest_url_headers.get_all("a").iter().collect::<Vec<_>>(), ["secret-1", "secret-2"]);
     assert!(!format!("{config:?}").contains("secret"), "the values of headers do not show");
-    assert_eq!(config.warnings, ["flags without effect yet: --node-labels"]);
+    assert_eq!((config.node_labels["a"].as_str(), config.node_labels["c"].as_str()), ("b", ""));
+    assert_eq!(config.warnings, Vec::<String>::new());
 }
 
 #[test]

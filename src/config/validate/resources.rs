@@ -38,6 +38,7 @@ pub(super) fn check(checks: &mut Checks<'_>) {
     }
     check_enforcement(checks);
     check_cpus(checks);
+    check_cpu_manager(checks);
     check_memory(checks);
 }
 
@@ -89,6 +90,25 @@ fn check_cpus(checks: &mut Checks<'_>) {
         if !checks.text(other).is_empty() {
             checks.refuse(FIELD, format!("cannot be set together with {}", name(other)));
         }
+    }
+}
+
+/// The static policy needs CPUs that nobody has for itself; its options are not there yet, and nobody else has any.
+fn check_cpu_manager(checks: &mut Checks<'_>) {
+    const FIELD: &str = "cpuManagerPolicy";
+    let cpu = |(resource, value): (&str, &str)| {
+        resource == "cpu" && Amount::parse(value).is_ok_and(|amount| !amount.is_zero())
+    };
+    let mut reserved = !checks.text("reservedSystemCPUs").is_empty();
+    for field in ["kubeReserved", "systemReserved"] {
+        reserved |= checks.pairs(field).any(cpu);
+    }
+    if checks.text(FIELD) == "static" && !reserved {
+        let reason = "static needs reservedSystemCPUs, or cpu in kubeReserved or systemReserved";
+        checks.refuse(FIELD, reason);
+    }
+    if checks.pairs("cpuManagerPolicyOptions").next().is_some() {
+        checks.refuse("cpuManagerPolicyOptions", "options of policies are not supported yet");
     }
 }
 

@@ -47,6 +47,7 @@ pub(super) fn below(point: &Path, path: &str) -> PathBuf {
     point.join(path.trim_start_matches('/'))
 }
 
+/// The last part of a path.
 pub(super) fn name_of(dir: &Path) -> Option<&str> {
     dir.file_name()?.to_str()
 }

@@ -33,7 +33,7 @@ pub(crate) enum Property {
 
 /// What a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum BusMessageKind {
     Return,
     Error,
     Signal,
@@ -42,8 +42,8 @@ pub(super) enum Kind {
 
 /// A message of systemd.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Message {
-    pub(super) kind: Kind,
+pub(super) struct BusMessage {
+    pub(super) kind: BusMessageKind,
     pub(super) reply_to: Option<u32>,
     pub(super) error_name: Option<String>,
     member: Option<String>,
@@ -53,9 +53,9 @@ pub(super) struct Message {
 
 /// Values in the making.
 #[derive(Debug, Default)]
-pub(super) struct Body(Vec<u8>);
+pub(super) struct BusBody(Vec<u8>);
 
-impl Body {
+impl BusBody {
     fn align(&mut self, to: usize) {
         self.0.resize(self.0.len().next_multiple_of(to), 0);
     }
@@ -67,10 +67,12 @@ impl Body {
         self
     }
 
+    /// Adds a boolean.
     pub(super) fn bool(&mut self, yes: bool) -> &mut Self {
         self.u32(usize::from(yes))
     }
 
+    /// Adds a string.
     pub(super) fn string(&mut self, text: &str) -> &mut Self {
         self.u32(text.len());
         self.0.extend(text.as_bytes());
@@ -148,8 +150,8 @@ impl Body {
 }
 
 /// The bytes of a call of systemd's manager.
-pub(super) fn method_call(member: &str, serial: u32, signature: &str, body: Body) -> Vec<u8> {
-    let mut message = Body(vec![b'l', 1, 0, 1]);
+pub(super) fn method_call(member: &str, serial: u32, signature: &str, body: BusBody) -> Vec<u8> {
+    let mut message = BusBody(vec![b'l', 1, 0, 1]);
     message.u32(body.0.len());
     message.0.extend(serial.to_le_bytes());
     message.array(8, |header| {
@@ -174,14 +176,14 @@ pub(super) fn sizes(start: &[u8; 16]) -> Option<(usize, usize)> {
     is_ours.then(|| (fields.next_multiple_of(8), body))
 }
 
-impl Message {
+impl BusMessage {
     /// From the first 16 bytes and those that follow, of which `header` belong to the header.
     pub(super) fn parse(start: &[u8; 16], rest: &[u8], header: usize) -> Option<Self> {
         let kind = match start[1] {
-            2 => Kind::Return,
-            3 => Kind::Error,
-            4 => Kind::Signal,
-            _ => Kind::Other,
+            2 => BusMessageKind::Return,
+            3 => BusMessageKind::Error,
+            4 => BusMessageKind::Signal,
+            _ => BusMessageKind::Other,
         };
         let fields_end = usize::try_from(u32::from_le_bytes(start[12..16].try_into().ok()?)).ok()?;
         let (fields, body) = (rest.get(..fields_end)?, rest.get(header..)?.to_vec());
@@ -208,18 +210,18 @@ impl Message {
 }
 
 /// The text that a message begins with, such as an error's.
-pub(super) fn body_string(message: &Message) -> Option<String> {
+pub(super) fn body_string(message: &BusMessage) -> Option<String> {
     message.signature.starts_with('s').then(|| Reader { bytes: &message.body, at: 0 }.string())?
 }
 
 /// The job that an answer names.
-pub(super) fn job_of(message: &Message) -> Option<String> {
+pub(super) fn job_of(message: &BusMessage) -> Option<String> {
     (message.signature == "o").then(|| Reader { bytes: &message.body, at: 0 }.string())?
 }
 
 /// The job that a signal says is over, and how it ended.
-pub(super) fn removed_job(message: &Message) -> Option<(String, String)> {
-    let is_it = message.kind == Kind::Signal && message.member.as_deref() == Some("JobRemoved");
+pub(super) fn removed_job(message: &BusMessage) -> Option<(String, String)> {
+    let is_it = message.kind == BusMessageKind::Signal && message.member.as_deref() == Some("JobRemoved");
     if !is_it || message.signature != "uoss" {
         return None;
     }

@@ -1,3 +1,5 @@
+//! Messages to and from systemd, byte by byte, and over a socket.
+
 use std::os::unix::net::UnixListener;
 use std::thread;
 
@@ -5,7 +7,7 @@ use super::*;
 
 #[test]
 fn a_call_as_bytes() {
-    let mut body = Body::default();
+    let mut body = BusBody::default();
     body.string("a.slice").bool(true).properties(&[
         Property::U64("TasksMax", 5),
         Property::Bool("B", true),
@@ -39,10 +41,10 @@ fn broken_messages_are_refused() {
     for fields in
         [&[5, 1, b'u', 0, 9, 0, 0][..], &[5, 200, b'u', 0, 9, 0, 0, 0], &[9, 1, b'x', 0, 0, 0, 0, 0]]
     {
-        assert_eq!(Message::parse(&start, fields, fields.len()), None, "{fields:?}");
+        assert_eq!(BusMessage::parse(&start, fields, fields.len()), None, "{fields:?}");
     }
-    let answer = Message::parse(&start, &[5, 1, b'u', 0, 9, 0, 0, 0], 8).unwrap();
-    assert_eq!((answer.kind, answer.reply_to), (Kind::Return, Some(9)));
+    let answer = BusMessage::parse(&start, &[5, 1, b'u', 0, 9, 0, 0, 0], 8).unwrap();
+    assert_eq!((answer.kind, answer.reply_to), (BusMessageKind::Return, Some(9)));
     assert_eq!(job_of(&answer), None);
 }
 

@@ -211,11 +211,7 @@ fn a_refused_manifest_has_its_warnings_too() {
     let named = "spec.containers[0].comand: unknown field, did you mean \"command\"?";
     let table = [
         ("validation", misspelt.replace("name: web", "name: Web"), vec![named]),
-        (
-            "support",
-            format!("{misspelt}  volumes: [{{name: v, nfs: {{server: s, path: /}}}}]\n"),
-            vec![named],
-        ),
+        ("support", format!("{misspelt}  volumes: [{{name: v, csi: {{driver: d}}}}]\n"), vec![named]),
         ("a type before it", misspelt.replace("name: c,", "name: c, args: 1,"), vec![named]),
         ("a type after it", format!("{misspelt}  hostNetwork: maybe\n"), vec![named]),
         (

@@ -41,18 +41,15 @@ fn fields_are_reported_by_their_path() {
                 {"name": "e", "emptyDir": {}}, {"name": "m", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
                 {"name": "n", "emptyDir": {"medium": ""}}, {"name": "d", "downwardAPI": {}},
                 {"name": "s", "emptyDir": {"medium": "", "sizeLimit": "1Mi"}}, {"name": "z", "emptyDir": {"sizeLimit": 0}},
-                {"name": "p", "projected": {"sources": [{"downwardAPI": {}}, {"serviceAccountToken": {}}]}}, {"name": "c", "nfs": {}},
+                {"name": "p", "projected": {"sources": [{"downwardAPI": {}}, {"serviceAccountToken": {}}]}}, {"name": "c", "csi": {}},
             ],
         },
     }));
     let refusals = [
-        "spec.containers[0].resources.limits.ephemeral-storage: not supported yet",
-        "spec.containers[1].env[2].valueFrom.fileKeyRef: not supported yet",
         "spec.containers[1].resources.limits.example.com/gpu: not supported yet",
         "spec.containers[1].volumeDevices: not supported yet",
         "spec.volumes[6].projected.sources[1].serviceAccountToken: not supported yet",
-        "spec.volumes[7].nfs: not supported yet",
-        "spec.volumes[4].emptyDir.sizeLimit: not supported yet",
+        "spec.volumes[7].csi: not supported yet",
     ];
     assert_eq!(lines(&report.refusals), refusals);
 }

@@ -1,3 +1,5 @@
+//! What is left of a node for its pods, by case.
+
 use super::*;
 
 fn amounts(list: &[(&str, &str)]) -> ResourceAmounts {

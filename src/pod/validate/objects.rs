@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Container, EnvVarSource, KeyToPath, ProjectedVo
 
 use super::findings::Findings;
 use super::names;
-use super::volume::{not_file_path, validate_mode};
+use super::volume::{not_relative, validate_mode};
 use crate::pod::object::decode::not_key;
 use crate::text::excerpt::quoted;
 
@@ -94,7 +94,7 @@ fn validate_keys(
             let is_new = seen.insert(item.path.clone());
             (!is_new).then(|| format!("{} is used twice", quoted(&item.path)))
         };
-        findings.check(format_args!("{path}.path"), not_file_path(&item.path).or_else(twice));
+        findings.check(format_args!("{path}.path"), not_relative(&item.path).or_else(twice));
         validate_mode(item.mode, &format!("{path}.mode"), findings);
     }
 }

@@ -6,6 +6,7 @@
 mod cgroups;
 mod events;
 mod images;
+mod stats;
 mod tasks;
 
 use std::fmt;
@@ -26,10 +27,11 @@ use super::proto::runtime_service_client::RuntimeServiceClient;
 use super::proto::task_service::tasks_client::TasksClient;
 use super::proto::{
     Container, ContainerConfig, ContainerFilter, ContainerStatus, ContainerStatusRequest,
-    CreateContainerRequest, ExecSyncRequest, ExecSyncResponse, ListContainersRequest, ListPodSandboxRequest,
-    PodSandbox, PodSandboxConfig, PodSandboxFilter, PodSandboxStatus, PodSandboxStatusRequest,
-    RemoveContainerRequest, RemovePodSandboxRequest, ReopenContainerLogRequest, RunPodSandboxRequest,
-    StartContainerRequest, StatusRequest, StatusResponse, StopContainerRequest, StopPodSandboxRequest,
+    CreateContainerRequest, ExecSyncRequest, ExecSyncResponse, LinuxContainerResources,
+    ListContainersRequest, ListPodSandboxRequest, PodSandbox, PodSandboxConfig, PodSandboxFilter,
+    PodSandboxStatus, PodSandboxStatusRequest, RemoveContainerRequest, RemovePodSandboxRequest,
+    ReopenContainerLogRequest, RunPodSandboxRequest, StartContainerRequest, StatusRequest, StatusResponse,
+    StopContainerRequest, StopPodSandboxRequest, UpdateContainerResourcesRequest,
 };
 use crate::pod::id::{ContainerId, SandboxId};
 use crate::time::within::within;
@@ -284,6 +286,18 @@ impl CriClient {
             gone_is_done(client.remove_container(r).await)
         })
         .await
+    }
+
+    /// Has a container that runs go on on these CPUs.
+    pub(crate) async fn update_cpus(&self, id: &ContainerId, cpuset_cpus: String) -> Result<(), CriError> {
+        let mut client = self.runtime.clone();
+        let op = op("UpdateContainerResources", "update_container");
+        let linux = Some(LinuxContainerResources { cpuset_cpus, ..Default::default() });
+        let container_id = id.0.clone();
+        let request = UpdateContainerResourcesRequest { container_id, linux, ..Default::default() };
+        let update = |r| async move { client.update_container_resources(r).await };
+        self.call(op, self.timeouts.request, request, update).await?;
+        Ok(())
     }
 
     /// Has the runtime open a running container's log anew, by its path.

@@ -16,7 +16,8 @@ use super::proto::event_service::events_client::EventsClient;
 use super::proto::event_service::{Envelope, SubscribeRequest};
 use super::proto::runtime_service_client::RuntimeServiceClient;
 use super::proto::task_events::TaskExit;
-use super::proto::{ContainerEventResponse, ContainerEventType, GetEventsRequest, VersionResponse};
+use super::proto::{ContainerEventResponse, ContainerEventType, GetEventsRequest};
+use super::version::RuntimeVersion;
 use crate::pod::id::ContainerId;
 
 /// containerd's CRI plugin keeps its containers in this namespace.
@@ -34,9 +35,9 @@ pub enum ExitFeed {
 impl ExitFeed {
     /// The one to try first. containerd 1.6 has no events in CRI. 1.7 has, but gives each to one subscriber only, and
     /// one that has gone takes one with it (containerd issue 7318); its own service tells all.
-    pub fn of(runtime: &VersionResponse) -> Self {
-        let version = runtime.runtime_version.trim_start_matches('v');
-        let is_old = runtime.runtime_name == "containerd" && version.starts_with("1.");
+    pub fn of(runtime: &RuntimeVersion) -> Self {
+        let version = runtime.version.trim_start_matches('v');
+        let is_old = runtime.name == "containerd" && version.starts_with("1.");
         if is_old { Self::Containerd } else { Self::Cri }
     }
 
@@ -201,11 +202,7 @@ mod tests {
             ("containerd", "", ExitFeed::Cri),
             ("cri-o", "1.31.0", ExitFeed::Cri),
         ] {
-            let runtime = VersionResponse {
-                runtime_name: name.to_owned(),
-                runtime_version: version.to_owned(),
-                ..VersionResponse::default()
-            };
+            let runtime = RuntimeVersion { name: name.to_owned(), version: version.to_owned() };
             assert_eq!(ExitFeed::of(&runtime), feed, "{name} {version}");
         }
         assert_eq!(ExitFeed::Cri.next(), Some(ExitFeed::Containerd));

@@ -1,3 +1,5 @@
+//! What the files of a cgroup are given, by case.
+
 use super::*;
 
 fn figures(quota: Option<(i64, i64)>) -> PodFigures {

@@ -3,20 +3,23 @@
 use super::{CriClient, op};
 use crate::runtime::cri::error::CriError;
 use crate::runtime::cri::events::{ExitFeed, RuntimeExits};
-use crate::runtime::cri::proto::{VersionRequest, VersionResponse};
+use crate::runtime::cri::proto::VersionRequest;
+use crate::runtime::cri::version::RuntimeVersion;
 
 impl CriClient {
     /// Name and version of the runtime.
     ///
     /// # Errors
     /// When the runtime does not answer.
-    pub async fn version(&self) -> Result<VersionResponse, CriError> {
+    pub async fn version(&self) -> Result<RuntimeVersion, CriError> {
         let mut client = self.runtime.clone();
         let request = VersionRequest { version: "v1".to_owned() };
-        self.call(op("Version", "version"), self.timeouts.request, request, |r| async move {
-            client.version(r).await
-        })
-        .await
+        let answer = self
+            .call(op("Version", "version"), self.timeouts.request, request, |r| async move {
+                client.version(r).await
+            })
+            .await?;
+        Ok(RuntimeVersion { name: answer.runtime_name, version: answer.runtime_version })
     }
 
     /// Subscribes to the ends of containers. Errors, a dead socket included, come from [`RuntimeExits::next`].

@@ -1,0 +1,147 @@
+//! What the node says and shows: the agent's list of pods, the processes, the containers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::machine::Machine;
+
+/// Where manifests go.
+pub(crate) const MANIFESTS: &str = "/etc/kubernetes/manifests";
+/// Waits until the agent has answered once on its port.
+const ANSWERS: &str = "curl -sf --max-time 5 http://127.0.0.1:10255/pods > /dev/null";
+
+/// The node as every scenario but the first finds it: the agent is installed, its port for pods is open.
+pub(crate) fn ensure(machine: &mut Machine) {
+    if !machine.holds("test -e /etc/systemd/system/rkubelet.service") {
+        super::install::install(machine);
+    }
+    if !machine.holds("grep -q read-only-port /etc/default/rkubelet") {
+        machine.sh("sed -i 's/^RKUBELET_ARGS=\"/&--read-only-port=10255 /' /etc/default/rkubelet\n\
+             sync /etc/default/rkubelet\nsystemctl restart rkubelet");
+    }
+    wait_for_agent(machine);
+}
+
+/// Waits until the agent answers.
+pub(crate) fn wait_for_agent(machine: &mut Machine) {
+    machine.wait("the agent's list of pods", |machine| machine.holds(ANSWERS));
+}
+
+/// The agent's list of pods, by namespace and name; `None` if it does not answer.
+pub(crate) fn pods(machine: &mut Machine) -> Option<BTreeMap<String, Value>> {
+    let answer = machine.answer("curl -sf --max-time 20 http://127.0.0.1:10255/pods");
+    if answer.code != 0 {
+        return None;
+    }
+    let list: Value = serde_json::from_str(&answer.text).expect("/pods is JSON");
+    let items = list["items"].as_array().cloned().unwrap_or_default();
+    let name = |pod: &Value| {
+        pod["metadata"]["name"].as_str().unwrap_or_default().trim_end_matches("-node1").to_owned()
+    };
+    Some(items.into_iter().map(|pod| (name(&pod), pod)).collect())
+}
+
+/// Whether a pod is as it should be in the end: completed, or every container ready.
+pub(crate) fn at_rest(pod: &Value) -> bool {
+    let statuses = pod["status"]["containerStatuses"].as_array();
+    pod["status"]["phase"] == "Succeeded"
+        || statuses.is_some_and(|all| !all.is_empty() && all.iter().all(|status| status["ready"] == true))
+}
+
+/// Waits until all of these pods, and no others, are as they should be in the end.
+pub(crate) fn wait_at_rest(machine: &mut Machine, names: &BTreeSet<String>) -> BTreeMap<String, Value> {
+    let mut found = BTreeMap::new();
+    let mut last = String::new();
+    let what = format!("{names:?} to run or to be completed");
+    machine.wait(&what, |machine| {
+        let Some(pods) = pods(machine) else { return false };
+        let there = pods.keys().cloned().collect::<BTreeSet<_>>() == *names && pods.values().all(at_rest);
+        let phases: Vec<_> =
+            pods.iter().map(|(name, pod)| format!("{name} {}", pod["status"]["phase"])).collect();
+        if phases.join(", ") != last {
+            last = phases.join(", ");
+        }
+        found = pods;
+        there
+    });
+    found
+}
+
+/// Every container that runs, sandboxes included, with its process.
+pub(crate) fn tasks(machine: &mut Machine) -> BTreeMap<String, u32> {
+    let text = machine.sh("ctr -n k8s.io tasks ls");
+    text.lines()
+        .skip(1)
+        .filter(|line| line.contains("RUNNING"))
+        .filter_map(|line| {
+            let mut words = line.split_whitespace();
+            Some((words.next()?.to_owned(), words.next()?.parse().ok()?))
+        })
+        .collect()
+}
+
+/// The counts of restarts of every container.
+pub(crate) fn restarts(pods: &BTreeMap<String, Value>) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
+    for (pod, value) in pods {
+        for status in value["status"]["containerStatuses"].as_array().into_iter().flatten() {
+            let name = status["name"].as_str().unwrap_or_default();
+            counts.insert(format!("{pod}/{name}"), status["restartCount"].as_u64().unwrap_or(0));
+        }
+    }
+    counts
+}
+
+/// The process of a container of a pod.
+pub(crate) fn process(machine: &mut Machine, pod: &Value, container: usize) -> u32 {
+    let id = pod["status"]["containerStatuses"][container]["containerID"].as_str().unwrap_or_default();
+    let id = id.trim_start_matches("containerd://").to_owned();
+    let tasks = tasks(machine);
+    *tasks.get(&id).unwrap_or_else(|| panic!("no process of {id} in {tasks:?}"))
+}
+
+/// Puts a manifest into the directory.
+pub(crate) fn put(machine: &mut Machine, file: &str, manifest: &str) {
+    machine.write(&format!("{MANIFESTS}/{file}.yaml"), manifest);
+}
+
+/// Takes a manifest out of the directory.
+pub(crate) fn take_away(machine: &mut Machine, file: &str) {
+    machine.sh(&format!("rm {MANIFESTS}/{file}.yaml; sync {MANIFESTS}"));
+}
+
+/// The names of the pods in the directory, which are those of their files.
+pub(crate) fn manifests(machine: &mut Machine) -> BTreeSet<String> {
+    let text = machine.sh(&format!("ls {MANIFESTS}"));
+    text.lines().filter_map(|line| line.strip_suffix(".yaml")).map(str::to_owned).collect()
+}
+
+/// A pod with one container that waits for its end; its process can be told from others by `marker`.
+pub(crate) fn idle(name: &str, marker: &str, more: &str) -> String {
+    pod(name, marker, "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done", more, "")
+}
+
+/// A pod with one container that runs a script.
+pub(crate) fn pod(name: &str, marker: &str, script: &str, container: &str, spec: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Pod\nmetadata:\n  name: {name}\nspec:\n  terminationGracePeriodSeconds: 1\n{spec}  \
+         containers:\n  - name: main\n    image: localhost/rkubelet/busybox:1\n    imagePullPolicy: Never\n    \
+         command: [sh, -c, \"{script}\", \"marker:{marker}\"]\n{container}"
+    )
+}
+
+/// How many processes have each marker.
+pub(crate) fn markers(machine: &mut Machine) -> BTreeMap<String, usize> {
+    let text = machine.sh("ps -eo args= | sed -n 's/^sh -c .* marker:\\([^ ]*\\)$/\\1/p'");
+    let mut counts = BTreeMap::new();
+    for line in text.lines() {
+        *counts.entry(line.to_owned()).or_default() += 1;
+    }
+    counts
+}
+
+/// The agent's lines in the journal of this boot.
+pub(crate) fn journal(machine: &mut Machine) -> String {
+    machine.sh("journalctl -b -u rkubelet --no-pager -o cat")
+}
