@@ -286,8 +286,6 @@ impl SyncLoop {
         &self.refusals
     }
 
-    }
-
     /// Notes a desired state, which is still to be told.
     fn set_desired(&mut self, name: PodName, want: Want) -> PodName {
         self.generations += 1;
