@@ -3,7 +3,7 @@
 CARGO ?= cargo
 # Debian's names of what the end-to-end tests and the demo run on, and of a C compiler for their pause program.
 PACKAGES := containerd runc containernetworking-plugins busybox-static iptables iproute2 util-linux gcc libc6-dev \
-  docker-registry apache2-utils minisign nginx openssl faketime
+  docker-registry apache2-utils minisign nginx openssl faketime systemd
 # The same for the virtual machine; its root file system takes its packages from where apt here has its own from.
 VM_PACKAGES := qemu-system-x86 qemu-utils mmdebstrap e2fsprogs util-linux binutils gcc libc6-dev busybox-static
 # Root has no need of sudo, and a minimal machine no sudo.
@@ -17,7 +17,7 @@ MAX_CRATES := 140
 # Where cargo builds.
 TARGET = $$($(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
 
-.PHONY: help deps go toolchain build lint unit e2e vm vm-deps vm-scenarios deny size test simulate demo bench-build bench soak corpus config-corpus fuzz mutants clean
+.PHONY: help deps go toolchain build lint unit e2e vm vm-deps vm-scenarios deny size test simulate kill-volumes demo bench-build bench soak deb containerd e2e-containerd compatibility corpus config-corpus fuzz mutants clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,8 +53,43 @@ vm-deps: deps
 
 e2e: deps ## Run the end-to-end tests on a private containerd (as root)
 	$(CARGO) test --locked --no-run --tests
-	$(CARGO) build --locked --example endpoint
+	$(CARGO) build --locked --example endpoint --example pages
 	$(AS_ROOT) $(CARGO) test --locked --test '*'
+
+# A containerd that is newer than Debian's, built once from its Go module into the target directory.
+CONTAINERD := 2.1.9
+# End-to-end tests that make every call to the runtime between them: docs/compatibility.md lists the calls.
+SELECTION := run:: edit::the_new_instance ends:: runtime_outage:: adopt::sigkill adopt::a_process_of_a_dead_container \
+  endings:: hooks::a_container_has_started images::images_are_pulled images::a_password_comes_from_config_json \
+  logs::every_line network:: resources:: security:: service_manager:: volumes::each_kind probes::
+
+containerd: ## Build containerd CONTAINERD=2.1.9 from its Go module, if Go is there
+	@set -e; dir=$(TARGET)/containerd/$(CONTAINERD); if [ -x $$dir/containerd ]; then exit 0; fi; \
+	case $$(go env GOVERSION 2>/dev/null) in \
+	"" | go1.[0-9] | go1.[0-9].* | go1.1[0-9]* | go1.20*) \
+	  echo "containerd $(CONTAINERD) is not tested: it is built with Go 1.21 or newer, which is not here"; exit 0 ;; esac; \
+	echo "Building containerd $(CONTAINERD) from its Go module; this takes minutes, once ..."; \
+	source=$$(cd / && go mod download -json github.com/containerd/containerd/v2@v$(CONTAINERD) | sed -n 's/.*"Dir": "\(.*\)".*/\1/p'); \
+	mkdir -p $$dir.unfinished; cd $$source; \
+	CGO_ENABLED=0 GOTOOLCHAIN=auto go build -mod=readonly -trimpath -buildvcs=false -tags no_btrfs,no_devmapper,no_zfs \
+	  -ldflags '-s -w -X github.com/containerd/containerd/v2/version.Version=$(CONTAINERD)' \
+	  -o $$dir.unfinished/ ./cmd/containerd ./cmd/containerd-shim-runc-v2 ./cmd/ctr; \
+	mv $$dir.unfinished $$dir
+
+e2e-containerd: deps containerd ## Run a selection of the end-to-end tests on that containerd, if it is there
+	@dir=$(TARGET)/containerd/$(CONTAINERD); if [ ! -x $$dir/containerd ]; then exit 0; fi; set -ex; \
+	$(CARGO) build --locked --example endpoint; $(CARGO) test --locked --no-run --test e2e; \
+	$(AS_ROOT) RKUBELET_CONTAINERD=$$dir $(CARGO) test --locked --test e2e -- $(SELECTION)
+
+compatibility: deps containerd ## Run all end-to-end tests on each containerd that can be had here
+	$(CARGO) build --locked --example endpoint
+	$(CARGO) test --locked --no-run --test e2e
+	@failed=; for dir in /usr/bin $(TARGET)/containerd/$(CONTAINERD); do \
+	  if [ ! -x $$dir/containerd ]; then continue; fi; \
+	  echo "== $$($$dir/containerd --version)"; \
+	  $(AS_ROOT) RKUBELET_CONTAINERD=$$dir $(CARGO) test --locked --test e2e || failed="$$failed $$dir"; \
+	done; \
+	test -z "$$failed" || { echo "failed on the containerd of:$$failed" >&2; exit 1; }
 
 VM_POWER_CUTS ?= 20
 
@@ -78,6 +113,11 @@ size: build ## Hold the release binary and the number of its crates to their lim
 	test $$bytes -le $(MAX_BYTES) && test $$crates -le $(MAX_CRATES)
 
 test: deps lint unit e2e size ## Format, lints, all tests, size: what CI runs
+
+deb: build ## Build the Debian package, target/deb/rkubelet_VERSION_ARCH.deb
+	@target=$(TARGET); set -e; $(CARGO) run --locked --quiet --example pages $$target/deb/pages; \
+	version=$$($(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"name":"rkubelet","version":"\([^"]*\)".*/\1/'); \
+	package/deb.sh $$target/release/rkubelet $$target/deb/pages $$version $$target/deb
 
 SEEDS ?= 100000
 
@@ -108,6 +148,9 @@ bench: bench-build go ## Measure against the Go kubelet, for about an hour; docs
 
 soak: bench-build ## Let pods come and go for SOAK_MINUTES=30, and see that the agent does not grow
 	@BENCH_AGENTS=rkubelet $(AS_ROOT) $(TARGET)/rig/examples/bench soak
+
+kill-volumes: ## Kill the agent 102 times while it prepares and releases volumes: no mount is left, and none is missing
+	$(AS_ROOT) env RKUBELET_KILL_ROUNDS=34 $(CARGO) test --locked --test e2e -- volumes::a_killed_agent_leaves_no_mount --nocapture
 
 corpus: PACKAGES := curl openssl
 corpus: deps go ## Ask a real API server again for its verdict on every manifest of the corpus

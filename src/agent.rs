@@ -18,14 +18,20 @@ use tracing::{info, warn};
 
 use crate::config::Config;
 use crate::host::clock::SystemClock;
+use crate::host::cpu_manager::CpuError;
+use crate::host::inotify::Inotify;
+use crate::host::kernel_log::run_kernel_log;
 use crate::host::lock::{Lock, LockError, lock_root_dir, lock_runtime};
 use crate::host::state::Store;
 use crate::http::{Client, spawn_tokio_thread};
 use crate::runtime::Runtime;
+use crate::runtime::cpus::run_cpu_assignment;
 use crate::runtime::cri::CriError;
+use crate::runtime::file_watch::run_file_watch;
 use crate::runtime::gc::run_housekeeping;
 use crate::runtime::log_rotation::run_log_rotation;
 use crate::runtime::pleg::run_pleg;
+use crate::runtime::storage_limits::run_storage_limits;
 use crate::status::Telemetry;
 use crate::status::events::Recorder;
 use crate::status::metrics::Metrics;
@@ -54,6 +60,12 @@ pub(crate) enum AgentError {
     /// Another agent.
     #[error("there is another agent")]
     Lock(#[from] LockError),
+    /// CPUs that containers have for themselves.
+    #[error("cannot give containers CPUs of their own")]
+    Cpus(#[from] CpuError),
+    /// More is reserved than the node has.
+    #[error("what is reserved (kubeReserved, systemReserved, evictionHard) does not fit the node: {}", .0.join("; "))]
+    Reservations(Vec<String>),
     /// The signals.
     #[error("cannot listen to signals")]
     Signals(#[source] std::io::Error),
@@ -83,6 +95,7 @@ pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
     let view = Published::default();
 
     let parts = build::runtime(config, &reactor, &client, &handles.telemetry)?;
+    let limits = build::node_limits(config, &parts.allocatable, parts.node.security.clone());
     let runtime =
         Arc::new(Runtime::new(parts.cri.clone(), parts.node.clone(), parts.images, parts.handlers.clone()));
     let prober = Prober::new(Arc::new(parts.handlers), handles.clone());
@@ -99,9 +112,19 @@ pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
         config.sync_frequency,
     ));
     handles.spawn(run_housekeeping(runtime.clone(), view.clone(), handles.clock.clone()));
+    // One instance for both: users have few.
+    let inotify = Inotify::new().inspect_err(|error| warn!(%error, "cannot watch files"));
+    let inotify = inotify.ok().map(Arc::new);
     if let Some(policy) = config.log_rotation {
-        handles.spawn(run_log_rotation(runtime.clone(), policy, view.clone(), handles.clone()));
+        let watch = inotify.clone();
+        handles.spawn(run_log_rotation(runtime.clone(), policy, watch, view.clone(), handles.clone()));
     }
+    handles.spawn(run_cpu_assignment(runtime.clone(), view.clone()));
+    handles.spawn(run_kernel_log());
+    if let Some(inotify) = inotify {
+        handles.spawn(run_file_watch(runtime.clone(), inotify, view.clone(), handles.clone()));
+    }
+    handles.spawn(run_storage_limits(runtime.clone(), view.clone(), handles.clone()));
     handles.spawn(prober.clone().run());
     health::spawn_ports(config, &handles, &view, &prober);
     let notifier = health::notifier();
@@ -117,9 +140,9 @@ pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
         prober,
         crash_loop: Backoff::crash_loop(config.max_container_restart_period),
     };
-    let sync_loop = SyncLoop::new(sources).remembering(remembered.clone());
+    let sync_loop = SyncLoop::new(sources).remembering(remembered.clone()).on_node(limits);
     let pool = WorkerPool::new(context, remembered);
-    let turning = turn::run_sync_loop(sync_loop, events, pool, view, handles.telemetry.metrics.clone());
+    let turning = turn::run_sync_loop(sync_loop, events, pool, view, handles.telemetry.clone());
     info!(node = config.node_name, version = env!("CARGO_PKG_VERSION"), "rkubelet is running");
     smol::block_on(handles.executor.run(future::or(turning, wait_for_end(signals, runtime))));
     health::notify_stopping(notifier.as_ref());

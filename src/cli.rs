@@ -3,6 +3,7 @@
 //! kubelet takes flags only, so a first argument that is a command's name cannot be meant for it.
 
 mod check;
+mod journal;
 mod log;
 mod process;
 

@@ -16,6 +16,7 @@ mod flags;
 mod kind;
 mod kubelet_configuration;
 mod node_name;
+mod node_resources;
 mod resolve;
 mod text;
 mod validate;
@@ -27,6 +28,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 pub(crate) use self::error::ConfigError;
+pub use self::flags::help::{FlagRow, flag_rows};
+pub(crate) use self::node_resources::{Enforced, NodeResourceSettings, ReservedCgroup};
 pub(crate) use self::resolve::Config;
 
 use self::files::{hostname, list_drop_ins, list_provider_configs, missing_files, read_text};

@@ -31,10 +31,14 @@
 //! | a worker per pod name | `worker`, started by `worker::pool` | a mailbox of one `plan::Desired`, the newest | the sync loop |
 //! | directory source | `source::dir` | inotify's events and a timer | the sync loop; keeps its last good in `host::state` |
 //! | URL source | `source::http` | the server's answers, a timer and the network's changes | the sync loop; the same |
-//! | runtime watch | `runtime::pleg` | containerd's event stream and a timer | the sync loop |
+//! | runtime watch | `runtime::pleg` | the runtime's event stream and a timer | the sync loop |
 //! | probes | `worker::prober` | a timer, and workers who say which there are | the sync loop, when a verdict changes |
 //! | housekeeping | `runtime::gc` | a timer; reads the published view and the runtime | nobody |
+//! | CPUs of their own | `runtime::cpus`, where the policy is `static` | changes of the published view | nobody |
 //! | log rotation | `runtime::log_rotation` | first writes to logs, changes of the published view, and a timer after either | nobody |
+//! | kernel log | `host::kernel_log` | records of `/dev/kmsg` | nobody |
+//! | storage limits | `runtime::storage_limits` | changes of the published view; a timer while a pod with such a limit runs | the sync loop |
+//! | watched files | `runtime::file_watch` | changes of directories and of the published view | the sync loop; containers, by signals |
 //! | watchdog, status line | `agent::health` | a timer; changes of the published view | systemd |
 //!
 //! A worker's jobs (hooks, pulls, containers that are being ended) are tasks too: they end with it, and it reacts to a newer
@@ -87,6 +91,8 @@
 //! | What is a pod's identity? | `pod::identity`: a versioned hash of the manifest as written, its path and the node name |
 //! | Which of two manifests of one source has a name or UID? | `source::claims` |
 //! | Which pods should run, when sources disagree? | `sync::mux`; what only one pod can have: `sync::mux::claims` |
+//! | Which pods has the node room for, and who makes room? | `sync::admission`; who has a place: `sync::sync_loop::admit` |
+//! | Which CPUs has a container? | `pod::cpu_assignment`; kept by `host::cpu_manager`, told by `runtime::cpus` |
 //! | Who starts after whom? | `plan::order` |
 //! | What may not be started, since its key was replaced? | `source::unvouched`; obeyed in `plan::starts` |
 //! | Is a container started, restarted or ended? | `plan::plan_pod`: `plan::containers` (`ContainerJudge::need`), `plan::init`, `plan::round`, `plan::stop`; what follows an exit code: `pod::restart` |
@@ -95,11 +101,14 @@
 //! | What outlives the agent, a boot, a power cut? | `plan::checkpoint` (`Durability`), kept by `worker::checkpoints` |
 //! | Who may run beside us? | `host::lock`: nobody on the same root directory or runtime |
 //! | Does a newer desired state interrupt a worker? | `worker::mailbox`; while the runtime is slow: `unless_changed` in `worker::start` |
+//! | Who uses too much disk? | `pod::storage_limit`, measured by `runtime::storage_limits` |
+//! | Which file's change restarts or signals whom? | `pod::watch_files`; replaced by `plan::containers` (`Situation::restarts`) |
 //! | Which log is rotated, compressed or removed? | `plan::log_rotation` |
 //! | What is known of a pod? | `pod::state`, computed by `status::pod_state` |
 //! | What is served of a pod? | `status::pod_status` |
 //! | Which rights has a container? | `pod::security`, sent by `runtime::cri::convert`; what the node lacks: `runtime::security` |
-//! | What do requests and limits become? | `pod::resources`; where: `pod::cgroup_name`, made by `host::cgroup` |
+//! | What do requests and limits become? | `pod::resources`; where: `pod::cgroup_name`, made by `host::cgroup`, or systemd for it (`host::systemd`) |
+//! | What may pods use of the node? | `pod::node_allocatable`, from `host::machine` and `config::node_resources` |
 //!
 //! # Seams: where the next parts go
 //!
@@ -107,7 +116,8 @@
 //! |---|---|
 //! | a kind of volume | `host::volume` plans and applies it, `host::resource` (`Volumes`) releases it; `pod::fields`, `pod::validate` and `pod::defaults` accept its fields |
 //! | devices | one more `host::resource::Resource` in the list of `Resources::new` |
-//! | admission, eviction, preemption, shutdown, deletion through an API | a new `sync::message::Event`, which `sync::sync_loop` turns into `plan::Want::End` (ends as Failed, the object stays) or `plan::Want::Stop` with a grace; the active deadline uses `Want::End` today, inside the worker |
+//! | eviction for pressure, shutdown | `sync::message::Event::End`, which `sync::sync_loop` turns into `plan::Want::End` (ends as Failed, the object stays), as limits of storage do; preemption uses `Want::End` so (`sync::sync_loop::admit`), and the active deadline inside the worker |
+//! | deletion through an API | a new `sync::message::Event` that becomes `plan::Want::Stop` with a grace |
 //! | mirror pods, node status | a task that awaits `sync::published::ViewWatch::changed` |
 //! | pods from an API server | a source that sends `sync::mux::Snapshot`s |
 //! | another runtime, or faults | `runtime::PodRuntime`, `runtime::ProbeRunner` |
@@ -137,6 +147,8 @@
 //! | `volumeManager` | `host::volume`, `host::resource` |
 //! | `imageManager`, `imagePuller` | `runtime::image`, run as a job of the worker; what failed is in `plan::PullFailure` |
 //! | `credentialprovider`, its plugins | `pod::image`, `runtime::image` |
+//! | `lifecycle.predicateAdmitHandler`, `preemption` | `sync::admission` |
+//! | `cpumanager`, its static policy and checkpoint | `pod::cpu_assignment`, `host::cpu_manager`, `runtime::cpus` |
 //! | `ContainerLogManager` | `plan::log_rotation`, `runtime::log_rotation` |
 //! | `flowcontrol.Backoff` | `time::backoff`; the count is an annotation of the container, and outlives the agent |
 //! | `HandlePodCleanups` | workers end their own pods; `runtime::gc` removes what a killed agent left on the node |
@@ -181,7 +193,7 @@ pub use cli::main;
 /// What the tests, the benchmark and the fuzz targets beside this crate use of it.
 #[doc(hidden)]
 pub mod testing {
-    pub use crate::config::check_command_line;
+    pub use crate::config::{FlagRow, check_command_line, flag_rows};
     pub use crate::http::reactor::spawn_tokio_thread;
     pub use crate::pod::decode::list::decode_list;
     pub use crate::pod::decode::{Decoded, Origin, decode_manifest};

@@ -42,7 +42,7 @@ pub(crate) use crate::pod::state::{Failed, Waiting};
 pub(crate) use deadline::{active_since, date_of};
 pub(crate) use ending::{Signalling, StopAction, StopContainer, Terminations};
 pub(crate) use pull::{PullFailure, PullPermit, PullRecord};
-pub(crate) use sandbox::MadeSandbox;
+pub(crate) use sandbox::{MAX_RELEASES, MadeSandbox};
 pub(crate) use starts::Starts;
 
 /// What is wanted for a pod name.
@@ -113,6 +113,8 @@ pub(crate) struct Desired {
     pub blocked_on: Vec<Unmet>,
     /// Whether its containers may be started. The generation stays when this changes.
     pub starts: Starts,
+    /// Containers that are to be replaced by new ones. The generation stays when this changes.
+    pub restarts: BTreeSet<ContainerId>,
 }
 
 /// What to do next, and when to look again.
@@ -230,6 +232,8 @@ pub(crate) struct History {
     pub pulls: BTreeMap<String, PullFailure>,
     /// Containers whose image is being pulled, by name.
     pub pulling: BTreeSet<String>,
+    /// Dead sandboxes whose network could not be released, and how often in a row.
+    pub unreleased: BTreeMap<SandboxId, u32>,
 }
 
 /// Failures of one kind in a row.
@@ -284,6 +288,8 @@ pub(crate) struct Situation<'a> {
     pub gate: &'a Gate,
     /// Whether its containers may be started, at first or again.
     pub starts: &'a Starts,
+    /// Containers that are to be replaced by new ones, though nothing is wrong with them.
+    pub restarts: &'a BTreeSet<ContainerId>,
     /// What is remembered of the name.
     pub checkpoint: &'a Checkpoint,
     /// The postStart hooks that are not over.
@@ -335,7 +341,7 @@ pub(crate) fn plan_pod(situation: &Situation<'_>) -> Plan {
             && situation.checkpoint.terminating_sandboxes.is_disjoint(&terminating)
         {
             if let Some(waiting) = situation.starts.waiting() {
-                return starts::plan_refused(pod, &waiting);
+                return starts::plan_refused(pod, situation.starts, &waiting);
             }
             if let Gate::Shut { unmet, left } = situation.gate {
                 return gate::plan_wait(pod, unmet, *left);
@@ -352,6 +358,7 @@ pub(crate) fn plan_pod(situation: &Situation<'_>) -> Plan {
         let mut sweep = stop::plan_remove(observed, belongs_to_other);
         // With a fixed metadata.uid the successor lives in the same directories.
         sweep.retain(|step| *step != Step::RemoveInstance(pod.uid.clone()));
+        sweep.extend(sandbox::plan_late_release(pod, situation, &others));
         sweep.extend(sandbox::plan_tidy(pod, observed, &others));
         plan.steps = sweep;
     }

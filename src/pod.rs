@@ -1,12 +1,16 @@
 //! What a pod is: ids, decoding, defaults, validation, hashes, environment. Pure: no I/O, no clock, no logging.
 
 pub(crate) mod annotations;
+pub(crate) mod cdi;
 pub(crate) mod cgroup_name;
+pub(crate) mod cpu_assignment;
+pub(crate) mod cpu_set;
 pub(crate) mod decode;
 pub(crate) mod defaults;
 pub(crate) mod dns;
 pub(crate) mod downward_api;
 pub(crate) mod env;
+pub(crate) mod env_file;
 pub(crate) mod field_ref;
 pub(crate) mod fields;
 pub(crate) mod finding;
@@ -17,6 +21,7 @@ pub(crate) mod id;
 pub(crate) mod identity;
 pub(crate) mod image;
 pub(crate) mod keys;
+pub(crate) mod node_allocatable;
 pub(crate) mod observed;
 pub(crate) mod priority;
 pub(crate) mod qos;
@@ -27,10 +32,12 @@ pub(crate) mod restart;
 pub(crate) mod security;
 pub(crate) mod signal;
 pub(crate) mod state;
+pub(crate) mod storage_limit;
 pub(crate) mod termination_message;
 #[cfg(test)]
 pub(crate) mod testing;
 pub(crate) mod validate;
+pub(crate) mod watch_files;
 
 use std::collections::BTreeMap;
 use std::fmt;

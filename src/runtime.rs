@@ -4,7 +4,9 @@
 //! [`PodRuntime`] alone.
 
 mod cgroups;
+pub(crate) mod cpus;
 pub mod cri;
+pub(crate) mod file_watch;
 pub(crate) mod gc;
 pub(crate) mod handlers;
 mod image;
@@ -16,15 +18,17 @@ mod pod_runtime;
 mod security;
 mod start;
 mod stop;
+pub(crate) mod storage_limits;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Container as ContainerSpec;
-use smol::lock::{OnceCell, RwLock};
+use smol::lock::{Mutex, RwLock};
 
 use crate::host::cgroup::Cgroups;
+use crate::host::cpu_manager::CpuManager;
 use crate::host::resource::{ResourceError, Resources};
 use crate::host::state::StateError;
 use crate::host::{Dirs, FileError, NodeIps};
@@ -71,6 +75,8 @@ pub(crate) struct NodeSettings {
     pub(crate) cgroups: Arc<Cgroups>,
     /// The configured cgroup driver.
     pub(crate) cgroup_driver: Option<CgroupDriver>,
+    /// Who has CPUs of its own; none if nobody has.
+    pub(crate) cpus: Option<Arc<CpuManager>>,
 }
 
 /// The container runtime and the node around it.
@@ -86,7 +92,9 @@ pub(crate) struct Runtime {
     /// Held for reading while a container is being started: see [`Runtime::drain`].
     starts: RwLock<()>,
     /// Once it is known.
-    cgroup_driver: OnceCell<CgroupDriver>,
+    cgroup_driver: Mutex<Option<(CgroupDriver, Instant)>>,
+    /// What containers were told of their CPUs.
+    told_cpus: cpus::ToldCpus,
 }
 
 /// Sandboxes to make at the same time. More of them start no sooner on a machine of this many cores, and keep
@@ -103,7 +111,8 @@ impl Runtime {
             resources: Resources::new(&node.dirs, &node.cgroups),
             sandbox_permits: PriorityLimiter::new(sandbox_width(cores)),
             starts: RwLock::new(()),
-            cgroup_driver: OnceCell::new(),
+            cgroup_driver: Mutex::new(None),
+            told_cpus: cpus::ToldCpus::default(),
             cri,
             node,
             images,
@@ -165,10 +174,11 @@ impl PodRuntime for Runtime {
 
     fn look_for_image<'a>(
         &'a self,
+        pod: &'a Pod,
         container: &'a ContainerSpec,
         permit: PullPermit,
     ) -> Answer<'a, Result<Image, ImageError>> {
-        Box::pin(self.images.look(container, permit))
+        Box::pin(self.images.look_for_all(pod, container, permit))
     }
 
     fn pull_image<'a>(
@@ -177,7 +187,7 @@ impl PodRuntime for Runtime {
         container: &'a ContainerSpec,
         context: SandboxContext,
     ) -> Answer<'a, Result<String, ImageError>> {
-        Box::pin(self.images.pull(pod, container, context))
+        Box::pin(self.images.pull_all(pod, container, context))
     }
 
     fn create_container<'a>(

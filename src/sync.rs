@@ -2,6 +2,7 @@
 //!
 //! Pure: the agent turns the loop, sources, workers and the runtime's watch send it [`message::Event`]s.
 
+pub(crate) mod admission;
 pub(crate) mod handles;
 pub(crate) mod message;
 pub(crate) mod mux;

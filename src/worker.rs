@@ -44,7 +44,7 @@ use crate::time::backoff::Backoff;
 use crate::time::since::Since;
 use checkpoints::Checkpoints;
 use execute::StepFailures;
-use exits::{Exits, log_end};
+use exits::{Exits, tell_end};
 use instance::Instance;
 use jobs::Jobs;
 use mailbox::Mailbox;
@@ -192,7 +192,8 @@ impl Worker {
         let clock = self.context.handles.clock.clone();
         let (now, uptime) = (clock.now(), clock.uptime());
         for container in self.exits.note(&observed, now, uptime) {
-            log_end(&self.name, container);
+            let pod = self.instance.as_ref().map(|instance| &*instance.pod);
+            tell_end(&self.context.handles.telemetry.events, &self.name, pod, container);
         }
         let gate = self.judge_gate(desired, &observed, uptime);
         let pod = self.instance.as_ref().map(|instance| instance.pod.clone());
@@ -207,6 +208,7 @@ impl Worker {
             history: self.instance.as_ref().map_or(&no_history, |instance| &instance.history),
             gate: &gate,
             starts: &desired.starts,
+            restarts: &desired.restarts,
             checkpoint: &self.checkpoint.current,
             start_hooks: &self.start_hooks,
             probes: &probes,

@@ -5,24 +5,30 @@ use std::sync::Arc;
 use tracing::info;
 
 use super::AgentError;
-use crate::config::Config;
+use crate::config::{Config, Enforced, NodeResourceSettings, ReservedCgroup};
 use crate::host::boot::boot_id;
 use crate::host::cgroup::Cgroups;
+use crate::host::cpu_manager::{CpuError, CpuManager};
 use crate::host::machine;
 use crate::host::security::node_security;
 use crate::host::state::Store;
 use crate::host::{Dirs, NodeIps};
 use crate::http::{Client, Proxies, Reactor};
 use crate::pod::Source;
+use crate::pod::cgroup_name::CgroupRoot;
 use crate::pod::dns::ClusterDns;
-use crate::pod::resources::NodeResources;
-use crate::runtime::cri::{CriClient, Timeouts};
+use crate::pod::node_allocatable::{ResourceAmounts, allocatable, enforced, find_excess, pods_capacity};
+use crate::pod::resource_field::NodeCapacity;
+use crate::pod::resources::{NodeResources, PodFigures, amount_figures};
+use crate::pod::security::admission::NodeSecurity;
+use crate::runtime::cri::{CriClient, ErrorClass, Timeouts};
 use crate::runtime::handlers::HandlerRunner;
 use crate::runtime::{Images, NodeSettings, PullFallback, PullSettings};
 use crate::source::dir::{DirSource, Signing, run_dir};
 use crate::source::http::{HttpSource, run_http};
 use crate::source::trust::Trust;
 use crate::status::Telemetry;
+use crate::sync::admission::{NodeLimits, Requests};
 use crate::sync::handles::Handles;
 
 /// What the runtime consists of.
@@ -31,12 +37,14 @@ pub(super) struct RuntimeParts {
     pub(super) node: NodeSettings,
     pub(super) images: Images,
     pub(super) handlers: HandlerRunner,
+    /// What pods may request together.
+    pub(super) allocatable: ResourceAmounts,
 }
 
 /// The runtime's parts.
 ///
 /// # Errors
-/// When the CRI client cannot be made.
+/// When the CRI client cannot be made, or the CPUs are not there that the configuration reserves.
 pub(super) fn runtime(
     config: &Config,
     reactor: &Reactor,
@@ -47,9 +55,11 @@ pub(super) fn runtime(
     info!(%endpoint, "container runtime");
     let timeouts = Timeouts { request: config.runtime_request_timeout, pull: config.image_pull_deadline };
     let metrics = telemetry.metrics.clone();
-    let observer =
-        Arc::new(move |op, took, failed: Option<_>| metrics.observe_operation(op, took, failed.is_some()));
+    let observer = Arc::new(move |op, took, failed: Option<ErrorClass>| {
+        metrics.observe_operation(op, took, failed.is_some_and(|class| class != ErrorClass::Unimplemented))
+    });
     let cri = CriClient::new(reactor, endpoint, image, timeouts, observer)?;
+    let amounts = node_amounts(config)?;
     let node = NodeSettings {
         dirs: Dirs::new(config.root_dir.clone(), config.pod_logs_dir.clone()),
         node_ips: NodeIps::new(config.node_ips.clone()),
@@ -57,8 +67,9 @@ pub(super) fn runtime(
             servers: config.cluster_dns.iter().map(ToString::to_string).collect(),
             domain: config.cluster_domain.clone(),
         },
-        cgroups: Arc::new(cgroups(config)),
+        cgroups: Arc::new(cgroups(config, &amounts)),
         cgroup_driver: config.cgroups.driver,
+        cpus: cpus(config)?,
         boot_id: boot_id(),
         resolv_conf: config.resolv_conf.clone(),
         security: node_security(config.allowed_unsafe_sysctls.clone(), config.seccomp_default),
@@ -73,11 +84,55 @@ pub(super) fn runtime(
     let images = Images::new(cri.clone(), settings);
     let (node_ips, metrics) = (node.node_ips.clone(), telemetry.metrics.clone());
     let handlers = HandlerRunner::new(cri.clone(), http.clone(), reactor.clone(), node_ips, metrics);
-    Ok(RuntimeParts { cri, node, images, handlers })
+    Ok(RuntimeParts { cri, node, images, handlers, allocatable: amounts.allocatable })
+}
+
+/// Who has CPUs of its own, if anybody may.
+fn cpus(config: &Config) -> Result<Option<Arc<CpuManager>>, CpuError> {
+    let reserved = config.cpu_manager.as_ref();
+    reserved.map(|reserved| CpuManager::new(&config.root_dir, reserved).map(Arc::new)).transpose()
+}
+
+/// What the node has and pods may use.
+#[derive(Debug, Clone)]
+pub(super) struct NodeAmounts {
+    /// All that it has, process IDs too.
+    pub(super) capacity: ResourceAmounts,
+    /// What pods may request together.
+    pub(super) allocatable: ResourceAmounts,
+}
+
+/// Reads what the node has, and takes off what is reserved.
+///
+/// # Errors
+/// When more is reserved than there is, as with kubelet.
+pub(super) fn node_amounts(config: &Config) -> Result<NodeAmounts, AgentError> {
+    let settings = &config.node_resources;
+    let pods = |cores| pods_capacity(settings.max_pods, settings.pods_per_core, cores);
+    let capacity = machine::node_capacity(&config.root_dir, pods);
+    let mut excess = find_excess(&capacity, &settings.reservations);
+    let missing: Vec<_> =
+        settings.reserved_cpus.difference(&machine::online_cpus()).map(u32::to_string).collect();
+    if !missing.is_empty() {
+        excess.push(format!("reservedSystemCPUs: there is no CPU {}", missing.join(", ")));
+    }
+    if !excess.is_empty() {
+        return Err(AgentError::Reservations(excess));
+    }
+    let allocatable = allocatable(&capacity, &settings.reservations);
+    let text = |name: &str| allocatable.get(name).map(ToString::to_string).unwrap_or_default();
+    info!(
+        cpu = text("cpu"),
+        memory = text("memory"),
+        ephemeral_storage = text("ephemeral-storage"),
+        pods = text("pods"),
+        "pods may request"
+    );
+    Ok(NodeAmounts { capacity, allocatable })
 }
 
 /// Where pods are placed, and what the machine has to give.
-fn cgroups(config: &Config) -> Cgroups {
+fn cgroups(config: &Config, amounts: &NodeAmounts) -> Cgroups {
     let settings = &config.cgroups;
     let hierarchies = machine::cgroup_hierarchies();
     let node = NodeResources {
@@ -88,15 +143,41 @@ fn cgroups(config: &Config) -> Cgroups {
         swap_controller: machine::has_swap_controller(&hierarchies),
         single_process_oom_kill: settings.single_process_oom_kill,
         pod_pids_limit: settings.pod_pids_limit,
+        allocatable: Some(NodeCapacity::from_amounts(&amounts.allocatable)),
     };
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    Cgroups::new(
-        settings.root.clone(),
-        settings.per_qos,
-        node,
-        hierarchies,
-        i64::try_from(cores).unwrap_or(i64::MAX / 1024),
-    )
+    let of_all = if config.node_resources.limit_pods {
+        enforced(&amounts.capacity, &config.node_resources.reservations)
+    } else {
+        amounts.capacity.clone()
+    };
+    let of_all = amount_figures(&of_all, &node);
+    let reserved = reserved_cgroups(&config.node_resources, &node);
+    Cgroups::new(settings.root.clone(), settings.per_qos, node, hierarchies, of_all).with_reserved(reserved)
+}
+
+/// The cgroups whose reservations are enforced, and what each is given.
+fn reserved_cgroups(settings: &NodeResourceSettings, node: &NodeResources) -> Vec<(CgroupRoot, PodFigures)> {
+    let both = [
+        (&settings.system_cgroup, &settings.reservations.system),
+        (&settings.kube_cgroup, &settings.reservations.kube),
+    ];
+    let figures = |(cgroup, amounts): (&Option<ReservedCgroup>, &ResourceAmounts)| {
+        let cgroup = cgroup.as_ref().filter(|cgroup| cgroup.enforced != Enforced::Nothing)?;
+        let mut amounts = amounts.clone();
+        amounts.retain(|name, _| cgroup.enforced == Enforced::All || name == "cpu");
+        Some((CgroupRoot::named(&cgroup.name), amount_figures(&amounts, node)))
+    };
+    both.into_iter().filter_map(figures).collect()
+}
+
+/// What the node has room for.
+pub(super) fn node_limits(config: &Config, amounts: &ResourceAmounts, security: NodeSecurity) -> NodeLimits {
+    NodeLimits {
+        name: config.node_name.clone(),
+        labels: config.node_labels.clone(),
+        allocatable: Requests::of_amounts(amounts),
+        security,
+    }
 }
 
 /// Starts the sources that are configured, and names them.

@@ -6,10 +6,11 @@ use async_channel::Receiver;
 use tracing::{info, warn};
 
 use crate::pod::PodName;
+use crate::status::Telemetry;
 use crate::status::metrics::Metrics;
 use crate::sync::message::Event;
 use crate::sync::published::Published;
-use crate::sync::sync_loop::SyncLoop;
+use crate::sync::sync_loop::{PodNotice, SyncLoop};
 use crate::sync::view::{Outcome, Verdict, diff_verdicts};
 use crate::worker::pool::WorkerPool;
 
@@ -19,7 +20,7 @@ pub(crate) async fn run_sync_loop(
     events: Receiver<Event>,
     mut pool: WorkerPool,
     view: Published,
-    metrics: Arc<Metrics>,
+    telemetry: Telemetry,
 ) {
     let mut log = ChangeLog::default();
     while let Ok(event) = events.recv().await {
@@ -27,7 +28,10 @@ pub(crate) async fn run_sync_loop(
         while let Ok(event) = events.try_recv() {
             commands.extend(state.handle(event));
         }
-        log.note(&state, &metrics);
+        log.note(&state, &telemetry.metrics);
+        for PodNotice { pod, reason, message } in state.take_notices() {
+            telemetry.events.warn_of_pod((&pod.name, &pod.uid), reason, &message);
+        }
         // Published before it is acted upon: housekeeping relies on it.
         view.update(|view| state.show(view));
         commands.into_iter().for_each(|command| pool.apply(command));

@@ -1,16 +1,18 @@
 //! The agent's log: one line per event, whatever the event quotes.
 //!
 //! Invariant: nothing that comes from outside (container output, manifests, answers of servers) makes a line of its own or
-//! reaches a terminal as a control sequence: it is escaped here, where every line passes.
+//! reaches a terminal as a control sequence: it is escaped here, where every line passes. journald gets each line's
+//! priority, and neither time nor level in its text: it keeps both itself.
 
 use std::io::{self, Write};
 
-use tracing::Level;
+use tracing::{Level, Metadata};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::{MakeWriter, layer};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+use super::journal::{LogPriority, stderr_is_journal};
 use crate::text::excerpt::one_line;
 
 /// The most bytes of one line: what events quote is cut before, so only a fault is longer.
@@ -23,37 +25,65 @@ pub(super) fn start_logging(verbosity: u32) {
         4..=5 => Level::DEBUG,
         _ => Level::TRACE,
     };
-    // A log that cannot be written (a full disk, a closed pipe) must not stop the agent.
-    let lines = layer().with_writer(Lines).with_target(false).log_internal_errors(false);
     // Our lines at the configured level; of libraries only warnings and errors.
     let ours = Targets::new().with_default(Level::WARN).with_target("rkubelet", level);
-    tracing_subscriber::registry().with(lines).with(ours).init();
+    let journal = stderr_is_journal();
+    // A log that cannot be written (a full disk, a closed pipe) must not stop the agent.
+    let lines = layer().with_writer(Lines { journal }).with_target(false).log_internal_errors(false);
+    let registry = tracing_subscriber::registry();
+    if journal {
+        registry.with(lines.without_time().with_level(false)).with(ours).init();
+    } else {
+        registry.with(lines).with(ours).init();
+    }
+}
+
+/// Writes one line to stderr before the log has begun, or past it.
+pub(super) fn write_line(priority: LogPriority, text: &str) {
+    let mut writer =
+        LineWriter { priority: stderr_is_journal().then_some(priority), stderr: io::stderr().lock() };
+    // There is nowhere left to report a failure of this.
+    let _ = writer.write_all(text.as_bytes());
 }
 
 /// Makes a writer for each event.
-struct Lines;
+struct Lines {
+    journal: bool,
+}
 
 impl<'a> MakeWriter<'a> for Lines {
     type Writer = LineWriter<io::Stderr>;
 
     fn make_writer(&'a self) -> Self::Writer {
-        LineWriter(io::stderr())
+        LineWriter { priority: None, stderr: io::stderr() }
+    }
+
+    fn make_writer_for(&'a self, event: &Metadata<'_>) -> Self::Writer {
+        let priority = self.journal.then(|| LogPriority::of(*event.level()));
+        LineWriter { priority, stderr: io::stderr() }
     }
 }
 
 /// Writes one event as one line. The formatter gives an event whole, with the line break that ends it.
-struct LineWriter<W>(W);
+struct LineWriter<W> {
+    priority: Option<LogPriority>,
+    stderr: W,
+}
 
 impl<W: Write> Write for LineWriter<W> {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(event);
-        let line = one_line(text.strip_suffix('\n').unwrap_or(&text), MAX_LINE) + "\n";
-        self.0.write_all(line.as_bytes())?;
+        let line = one_line(text.strip_suffix('\n').unwrap_or(&text), MAX_LINE);
+        let line = match self.priority {
+            Some(priority) => format!("{}{line}\n", priority.prefix()),
+            None => line + "\n",
+        };
+        self.stderr.write_all(line.as_bytes())?;
         Ok(event.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
+        self.stderr.flush()
     }
 }
 
@@ -61,16 +91,19 @@ impl<W: Write> Write for LineWriter<W> {
 mod tests {
     use super::*;
 
+    fn written(priority: Option<LogPriority>, event: &[u8]) -> String {
+        let mut stderr = Vec::new();
+        LineWriter { priority, stderr: &mut stderr }.write_all(event).unwrap();
+        String::from_utf8(stderr).unwrap()
+    }
+
     #[test]
     fn an_event_is_one_line_whatever_it_quotes() {
         let forged = "2026-01-01T00:00:00Z  INFO pod is gone";
         let event = format!("WARN probe failed: no\n{forged}\r\x1b[2J\u{2028}\n");
-        let mut written = Vec::new();
-        LineWriter(&mut written).write_all(event.as_bytes()).unwrap();
-        let written = String::from_utf8(written).unwrap();
-        assert_eq!(written, format!("WARN probe failed: no\\n{forged}\\r\\u{{1b}}[2J\\u{{2028}}\n"),);
-        let mut written = Vec::new();
-        LineWriter(&mut written).write_all(&vec![b'x'; 9 << 20]).unwrap();
-        assert!(written.len() < 2 * MAX_LINE);
+        let line = format!("WARN probe failed: no\\n{forged}\\r\\u{{1b}}[2J\\u{{2028}}\n");
+        assert_eq!(written(None, event.as_bytes()), line);
+        assert_eq!(written(Some(LogPriority::Warning), event.as_bytes()), format!("<4>{line}"));
+        assert!(written(None, &vec![b'x'; 9 << 20]).len() < 2 * MAX_LINE);
     }
 }

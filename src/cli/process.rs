@@ -4,13 +4,15 @@ use std::process::ExitCode;
 
 use tracing::{error, warn};
 
-use super::log::start_logging;
+use super::journal::LogPriority;
+use super::log::{start_logging, write_line};
 use super::{CliCommand, USAGE};
 use crate::agent;
 use crate::config::{self, Invocation};
+use crate::server::systemd::Notifier;
 use crate::text::chain;
 
-#[expect(clippy::print_stdout, clippy::print_stderr, reason = "the output of the command line")]
+#[expect(clippy::print_stdout, reason = "the output of the command line")]
 /// Runs a command, or else the agent, as the command line says.
 pub fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1).peekable();
@@ -24,7 +26,9 @@ pub fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Err(error) => {
-            eprintln!("rkubelet: {error}");
+            let reason = error.to_string();
+            write_line(LogPriority::Error, &format!("rkubelet: {reason}"));
+            tell_service_manager(&format!("bad configuration: {reason}"));
             return ExitCode::from(USAGE);
         }
     };
@@ -36,17 +40,25 @@ pub fn main() -> ExitCode {
     match agent::run(&config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            error!(error = chain(&error), "cannot run");
+            let reason = chain(&error);
+            error!(error = reason, "cannot run");
+            tell_service_manager(&format!("cannot run: {reason}"));
             ExitCode::FAILURE
         }
     }
 }
 
+/// Leaves the reason of an end where `systemctl status` shows it. The log has it too, so a failure of this is no news.
+fn tell_service_manager(reason: &str) {
+    if let Ok(Some(notifier)) = Notifier::from_env() {
+        let _ = notifier.status(reason);
+    }
+}
+
 /// A panic ends the agent at once, also in a task that nobody awaits: the supervisor restarts it, and pods run on.
 fn abort_on_panic() {
-    let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        report(panic);
+        write_line(LogPriority::Critical, &format!("rkubelet: {panic}"));
         std::process::abort();
     }));
 }

@@ -3,6 +3,9 @@
 //! Every value was checked for its kind where it was written, and `validate` checks the merged ones; here a missing
 //! value means its default, and a zero or an empty text does too wherever kubelet's file says so.
 
+mod admission;
+
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,7 +20,9 @@ use super::flags::Flags;
 use super::kind::parse_bind_address;
 use super::kubelet_configuration::KubeletConfiguration;
 use super::node_name::{is_usable, node_name};
+use super::node_resources::{NodeResourceSettings, node_resource_settings};
 use super::validate::find_problems;
+use crate::host::cpu_manager::ReservedCpus;
 use crate::http::tls::{Identity, Roots};
 use crate::http::{PlainText, Tls, Url};
 use crate::plan::log_rotation::Policy;
@@ -80,6 +85,12 @@ pub(crate) struct Config {
     pub resolv_conf: Option<PathBuf>,
     /// Where pods are placed, and how their limits are enforced.
     pub cgroups: CgroupSettings,
+    /// The node's labels (`--node-labels`, and kubelet's own).
+    pub node_labels: BTreeMap<String, String>,
+    /// The CPUs that no container has for itself, if any may have some (`cpuManagerPolicy: static`).
+    pub cpu_manager: Option<ReservedCpus>,
+    /// What pods may use of the node.
+    pub node_resources: NodeResourceSettings,
     /// How many images may be pulled at a time; none for no limit.
     pub parallel_image_pulls: Option<usize>,
     /// The longest time that a pull may take (`--image-pull-deadline`).
@@ -179,7 +190,7 @@ impl Config {
         let root_dir = PathBuf::from(flags.text("root-dir").unwrap_or("/var/lib/kubelet"));
 
         Ok(Self {
-            node_name: name,
+            node_name: name.clone(),
             pod_manifest_path,
             manifest_url,
             manifest_url_headers: headers(merged.get("staticPodURLHeader"))?,
@@ -213,6 +224,9 @@ impl Config {
                 None => Some("/etc/resolv.conf".into()),
             },
             cgroups: cgroup_settings(&settings),
+            node_labels: admission::node_labels(flags, &name),
+            cpu_manager: admission::reserved_cpus(&settings),
+            node_resources: node_resource_settings(&merged, flags),
             parallel_image_pulls: if settings.bool("serializeImagePulls").unwrap_or(parallel < 2) {
                 Some(1)
             } else {

@@ -16,7 +16,7 @@ use super::{Config, Invocation, load};
 
 const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 
-fn resolve_on(host: &str, body: &str, arguments: &[&str]) -> Result<Config, String> {
+pub(in crate::config) fn resolve_on(host: &str, body: &str, arguments: &[&str]) -> Result<Config, String> {
     let text = |error: super::ConfigError| error.to_string();
     let flags = Flags::parse(arguments.iter().map(OsString::from), Path::new("/cwd")).map_err(text)?;
     let mut files = KubeletConfiguration::default();
@@ -60,7 +60,12 @@ fn other_value(path: &str) -> &'static str {
         "cgroupRoot" => "/edge",
         "cgroupsPerQOS" | "cpuCFSQuota" => "false",
         "cpuCFSQuotaPeriod" => "7ms",
-        "podPidsLimit" => "7",
+        "cpuManagerPolicy" => "static",
+        "podPidsLimit" | "podsPerCore" => "7",
+        "enforceNodeAllocatable" => "[none]",
+        "kubeReserved" | "systemReserved" => "{cpu: 7m}",
+        "kubeReservedCgroup" | "systemReservedCgroup" => "/other",
+        "reservedSystemCPUs" => "'0'",
         "singleProcessOOMKill" => "true",
         "clusterDNS" => "[10.96.0.10]",
         "clusterDomain" => "cluster.local",
@@ -89,10 +94,13 @@ fn every_honoured_field_changes_the_config_and_no_other_does_so_silently() {
             None => format!("{path}: {value}"),
         };
         // What is not there cannot be enforced.
-        let enforcing: &[&str] =
-            if path == "cgroupsPerQOS" { &["--enforce-node-allocatable=none"] } else { &[] };
-        let mut config = resolve(&body, enforcing);
-        config.warnings.retain(|line| !line.contains("--enforce-node-allocatable"));
+        let beside: &[&str] = match path.as_str() {
+            "cgroupsPerQOS" => &["--enforce-node-allocatable=none"],
+            "cpuManagerPolicy" => &["--reserved-cpus=0"],
+            _ => &[],
+        };
+        let mut config = resolve(&body, beside);
+        config.warnings.retain(|line| beside.is_empty() || !line.starts_with("flags without effect"));
         assert!(!config.warnings.iter().any(|line| line.contains("without effect")), "{path}");
         config.warnings.clone_from(&default.warnings);
         assert_ne!(config, default, "{path}");
@@ -106,9 +114,14 @@ fn every_mirror_of_an_honoured_field_changes_the_config() {
         let FlagTarget::Field(path) = flag.target else { continue };
         let value = match path {
             "staticPodURLHeader" => "a:b",
+            "kubeReserved" | "systemReserved" => "cpu=7m",
             _ => other_value(path).trim_matches(['[', ']', '\'']),
         };
-        let body = if path == "cgroupsPerQOS" { "enforceNodeAllocatable: []" } else { "" };
+        let body = match path {
+            "cgroupsPerQOS" => "enforceNodeAllocatable: []",
+            "cpuManagerPolicy" => "reservedSystemCPUs: '0'",
+            _ => "",
+        };
         let mut config = resolve(body, &[&format!("--{}={value}", flag.name)]);
         config.warnings.clone_from(&default.warnings);
         assert_ne!(config, default, "--{}", flag.name);

@@ -1,13 +1,14 @@
-//! The cgroup of an instance, with the driver cgroupfs: made before its sandbox, removed after its last container.
+//! The cgroup of an instance: made before its sandbox, removed after its last container.
 //!
-//! With the driver systemd the runtime has systemd make the slices, and nothing is applied to the pod as a whole. What
-//! the kernel or the node does not let us apply to the whole pod is told once; it refuses a pod only if that is the
-//! only place where its limit stands.
+//! With the driver cgroupfs we make the directories; with systemd it makes slices, is told their values, and the files are
+//! written too, as libcontainer does. What the kernel or the node does not let us apply to the whole pod is told once; it
+//! refuses a pod only if that is the only place where its limit stands.
 //!
 //! Invariant: only cgroups below our own root are touched, and only those of UIDs that have a directory below our root
 //! directory: another agent's are left alone. One with processes in it never goes.
 
 pub(crate) mod mounts;
+mod tree;
 mod values;
 
 #[cfg(test)]
@@ -16,7 +17,8 @@ mod tests;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -29,11 +31,16 @@ use super::state::{Durability, Store};
 use crate::pod::cgroup_name::{CgroupDriver, CgroupRoot, uid_of};
 use crate::pod::qos::{QosClass, qos_class};
 use crate::pod::resources::{NodeResources, PodFigures, pod_figures};
-use crate::pod::{Pod, PodName, PodUid};
+use crate::pod::{Pod, PodName, PodUid, cgroup_name};
 use crate::text::chain;
 use mounts::Hierarchies;
-use values::{Value, pod_values, shares_value};
+use tree::{
+    Systemd, SystemdError, below, children, name_of, note_shares, pass_controllers_on,
+    remove_tree_of_cgroups, shares_of,
+};
+use values::{Value, for_systemd, pod_values, slice_properties, slice_values};
 
+const DRIVERS: [CgroupDriver; 2] = [CgroupDriver::Cgroupfs, CgroupDriver::Systemd];
 const CLASSES: [QosClass; 3] = [QosClass::Guaranteed, QosClass::Burstable, QosClass::BestEffort];
 /// Processes that were killed are in their cgroup until they are reaped.
 const BUSY_TRIES: u32 = 20;
@@ -42,9 +49,15 @@ const BUSY_PAUSE: Duration = Duration::from_millis(10);
 /// A limit of a whole pod that cannot be applied.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CgroupError {
-    /// Nobody applies it with this driver.
-    #[error("limits of spec.resources need the cgroup driver cgroupfs and cgroupsPerQOS: true, so far")]
-    Driver,
+    /// Pods have no cgroups of their own.
+    #[error("limits of spec.resources need cgroupsPerQOS: true")]
+    NoPodCgroups,
+    /// systemd, which makes the cgroups, does not.
+    #[error(transparent)]
+    Systemd(#[from] SystemdError),
+    /// It is not there.
+    #[error("there is no cgroup {0}")]
+    Missing(String),
     /// The controller is not there.
     #[error("the node has no cgroup controller {0} mounted")]
     NoController(&'static str),
@@ -61,13 +74,17 @@ pub(crate) struct Cgroups {
     /// Whether pods have cgroups of their own (`cgroupsPerQOS`).
     pub(crate) per_qos: bool,
     /// The driver that the runtime was found to have.
-    pub(crate) driver: OnceLock<CgroupDriver>,
+    driver: Mutex<Option<CgroupDriver>>,
     /// What the node has.
     pub(crate) node: NodeResources,
     /// The hierarchies that are mounted.
     pub(crate) hierarchies: Hierarchies,
-    /// The node's cores.
-    pub(crate) cores: i64,
+    /// What all pods together are given.
+    of_all: PodFigures,
+    /// Cgroups beside it that are held to what is reserved for them.
+    reserved: Vec<(CgroupRoot, PodFigures)>,
+    /// Whether all that was applied since the start.
+    is_enforced: AtomicBool,
     /// What was told last about something that cannot be applied.
     told: Mutex<Option<String>>,
     /// Held while shares of a class are added up.
@@ -81,10 +98,25 @@ impl Cgroups {
         per_qos: bool,
         node: NodeResources,
         hierarchies: Hierarchies,
-        cores: i64,
+        of_all: PodFigures,
     ) -> Self {
-        let (told, balance) = (Mutex::default(), Mutex::default());
-        Self { root, per_qos, driver: OnceLock::new(), node, hierarchies, cores, told, balance }
+        let (driver, told, balance) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let (reserved, is_enforced) = (Vec::new(), AtomicBool::new(false));
+        Self { root, per_qos, driver, node, hierarchies, of_all, reserved, is_enforced, told, balance }
+    }
+
+    /// With cgroups that are held to what is reserved for them.
+    pub(crate) fn with_reserved(self, reserved: Vec<(CgroupRoot, PodFigures)>) -> Self {
+        Self { reserved, ..self }
+    }
+
+    /// Uses this driver from now on.
+    pub(crate) fn set_driver(&self, driver: CgroupDriver) {
+        *self.driver.lock().unwrap_or_else(PoisonError::into_inner) = Some(driver);
+    }
+
+    fn driver(&self) -> CgroupDriver {
+        self.driver.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or(CgroupDriver::Cgroupfs)
     }
 
     /// What the runtime is told as the parent of a pod's cgroups; empty if it has none.
@@ -96,29 +128,89 @@ impl Cgroups {
     }
 
     fn prepare(&self, pod: &Pod) -> Result<(), CgroupError> {
-        if self.driver.get() == Some(&CgroupDriver::Systemd) {
-            return Err(CgroupError::Driver);
-        }
+        let driver = self.driver();
+        let mut systemd = systemd_of(driver)?;
         let class = qos_class(&pod.spec);
         let figures = pod_figures(&pod.spec, &self.node);
-        self.apply(&self.root.pods(), &[shares_value(self.cores * 1024, self.node.unified)])?;
-        let of_class = self.root.class(class, CgroupDriver::Cgroupfs);
-        if class == QosClass::BestEffort {
-            self.apply(&of_class, &[shares_value(0, self.node.unified)])?;
+        self.enforce(driver, &mut systemd)?;
+        if class != QosClass::Guaranteed {
+            let least = PodFigures { cpu_shares: Some(2), ..PodFigures::default() };
+            let figures = if class == QosClass::BestEffort { least } else { PodFigures::default() };
+            self.apply(&mut systemd, &self.root.class(class, driver), &figures)?;
         }
-        self.apply_to_pod(&self.root.pod(class, &pod.uid, CgroupDriver::Cgroupfs), &figures)?;
+        let path = self.root.pod(class, &pod.uid, driver);
+        self.apply(&mut systemd, &path, &figures)?;
+        // Made without a limit too, so that the memory of a pod can be read.
+        if let Some(point) = self.hierarchies.point_of("memory") {
+            self.make(point, &below(point, &path))?;
+        }
         if class == QosClass::Burstable {
+            if let (true, Some(shares), Some(point)) =
+                (self.node.unified, figures.cpu_shares, self.hierarchies.point_of("cpu"))
+            {
+                note_shares(&below(point, &path), shares);
+            }
             self.balance();
         }
         Ok(())
     }
 
-    fn apply_to_pod(&self, path: &str, figures: &PodFigures) -> Result<(), CgroupError> {
-        self.apply(path, &pod_values(figures, self.node.unified))
+    /// Gives the cgroup of all pods, and those with reservations, what they may use, once. What cannot be enforced, as
+    /// more is used already, keeps no pod from running.
+    fn enforce(&self, driver: CgroupDriver, systemd: &mut Option<Systemd>) -> Result<(), CgroupError> {
+        let path = self.root.pods(driver);
+        let is_there = self.hierarchies.point_of("cpu").is_some_and(|point| below(point, &path).is_dir());
+        let shares = PodFigures { cpu_shares: self.of_all.cpu_shares, ..PodFigures::default() };
+        self.apply(systemd, &path, &shares)?;
+        if self.is_enforced.swap(true, Ordering::Relaxed) && is_there {
+            return Ok(());
+        }
+        let limits = PodFigures { cpu_shares: None, ..self.of_all.clone() };
+        let of_pods = [(path, self.apply(systemd, &self.root.pods(driver), &limits))];
+        let reserved = self.reserved.iter().map(|(cgroup, figures)| {
+            let path = cgroup.pods(driver);
+            let is_there = self.hierarchies.points().any(|point| below(point, &path).is_dir());
+            let applied = if is_there {
+                self.apply(systemd, &path, figures)
+            } else {
+                Err(CgroupError::Missing(path.clone()))
+            };
+            (path, applied)
+        });
+        for (cgroup, applied) in of_pods.into_iter().chain(reserved) {
+            if let Err(error) = applied {
+                warn!(
+                    cgroup,
+                    error = chain(&error),
+                    "cannot enforce what is reserved (enforceNodeAllocatable)"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a cgroup, and gives it its figures.
+    fn apply(
+        &self,
+        systemd: &mut Option<Systemd>,
+        path: &str,
+        figures: &PodFigures,
+    ) -> Result<(), CgroupError> {
+        let unified = self.node.unified;
+        let (Some(systemd), Some((unit, parent))) = (systemd, cgroup_name::slice_and_parent(path)) else {
+            return self.write(path, &pod_values(figures, unified));
+        };
+        let figures = for_systemd(figures.clone());
+        systemd.start_slice(unit, &slice_properties(unit, parent, unified))?;
+        let values = slice_values(&figures, unified);
+        if !values.is_empty() {
+            systemd.set_properties(unit, &values)?;
+        }
+        self.write(path, &pod_values(&figures, unified))
     }
 
     /// Makes a cgroup where its values belong, and writes them.
-    fn apply(&self, path: &str, values: &[Value]) -> Result<(), CgroupError> {
+    fn write(&self, path: &str, values: &[Value]) -> Result<(), CgroupError> {
         for value in values {
             let Some(point) = self.hierarchies.point_of(value.controller) else {
                 if value.may_be_missing {
@@ -126,7 +218,7 @@ impl Cgroups {
                 }
                 return Err(CgroupError::NoController(value.controller));
             };
-            let dir = point.join(path.trim_start_matches('/'));
+            let dir = below(point, path);
             self.make(point, &dir)?;
             let file = dir.join(&value.file);
             if value.may_be_missing && !file.exists() {
@@ -158,36 +250,40 @@ impl Cgroups {
         }
     }
 
-    /// Gives the burstable pods together what they were given each.
+    /// Gives the burstable pods together what they were given each, with either driver: the first pod to go may have been
+    /// made with another than is used now.
     fn balance(&self) {
         let _one_at_a_time = self.balance.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(point) = self.hierarchies.point_of("cpu") else { return };
-        let class = self.root.class(QosClass::Burstable, CgroupDriver::Cgroupfs);
-        let dir = point.join(class.trim_start_matches('/'));
-        let value = shares_value(0, self.node.unified);
-        let share = |dir: PathBuf| fs::read_to_string(dir.join(&value.file)).ok()?.trim().parse::<i64>().ok();
-        let sum: i64 = children(&dir).into_iter().filter_map(share).sum();
-        let (least, most) = if self.node.unified { (1, 10_000) } else { (2, 262_144) };
-        let file = dir.join(&value.file);
-        // The class is gone with its last pod, or has another share than it should: no pod is the worse for it.
-        let _ = fs::write(file, sum.clamp(least, most).to_string());
+        for driver in DRIVERS {
+            let class = self.root.class(QosClass::Burstable, driver);
+            let dir = below(point, &class);
+            if !dir.is_dir() {
+                continue;
+            }
+            let pods = children(&dir).into_iter().filter(|dir| name_of(dir).and_then(uid_of).is_some());
+            let sum: i64 = pods.filter_map(|dir| shares_of(&dir, self.node.unified)).sum();
+            let figures = PodFigures { cpu_shares: Some(sum.clamp(2, 262_144)), ..PodFigures::default() };
+            // A class with another share than it should have: no pod is the worse for it.
+            let systemd = systemd_of(driver).map_err(CgroupError::from);
+            let _ = systemd.and_then(|mut systemd| self.apply(&mut systemd, &class, &figures));
+        }
     }
 
-    /// Where the cgroups of an instance may be, in every hierarchy.
+    /// Where the cgroups of an instance may be, in every hierarchy, with either driver.
     fn places(&self, uid: &PodUid) -> Vec<PathBuf> {
-        let paths = CLASSES.map(|class| self.root.pod(class, uid, CgroupDriver::Cgroupfs));
-        let of_point = |point: &Path| paths.clone().map(|path| point.join(path.trim_start_matches('/')));
+        let paths: Vec<_> = kinds().map(|(class, driver)| self.root.pod(class, uid, driver)).collect();
+        let of_point = |point| paths.iter().map(move |path| below(point, path));
         self.hierarchies.points().flat_map(of_point).collect()
     }
 
-    /// The cgroups of all instances, in every hierarchy.
+    /// The cgroups of all instances, in every hierarchy, with either driver.
     fn found(&self) -> Vec<(PodUid, PathBuf)> {
         let mut found = Vec::new();
         for point in self.hierarchies.points() {
-            for class in CLASSES {
-                let dir = self.root.class(class, CgroupDriver::Cgroupfs);
-                for dir in children(&point.join(dir.trim_start_matches('/'))) {
-                    let uid = dir.file_name().and_then(|name| name.to_str()).and_then(uid_of);
+            for (class, driver) in kinds() {
+                for dir in children(&below(point, &self.root.class(class, driver))) {
+                    let uid = name_of(&dir).and_then(uid_of);
                     found.extend(uid.map(|uid| (uid, dir)));
                 }
             }
@@ -223,11 +319,11 @@ impl Resource for PodCgroups {
             .as_ref()
             .and_then(|resources| resources.limits.as_ref())
             .is_some_and(|limits| !limits.is_empty());
-        let prepared = if self.0.per_qos { self.0.prepare(pod) } else { Err(CgroupError::Driver) };
+        let prepared = if self.0.per_qos { self.0.prepare(pod) } else { Err(CgroupError::NoPodCgroups) };
         match prepared {
             Err(error) if has_own_limits => Err(error.into()),
-            // The driver does not apply them, as the documentation says; everything else is worth a line.
-            Err(CgroupError::Driver) | Ok(()) => Ok(()),
+            // As configured; everything else is worth a line.
+            Err(CgroupError::NoPodCgroups) | Ok(()) => Ok(()),
             Err(error) => {
                 self.0.tell_once(chain(&error));
                 Ok(())
@@ -291,11 +387,8 @@ fn remove_cgroup(dir: &Path) -> Result<(), FileError> {
     if !dir.is_dir() {
         return Ok(());
     }
-    for child in children(dir) {
-        remove_cgroup(&child)?;
-    }
     for _ in 0..BUSY_TRIES {
-        match fs::remove_dir(dir) {
+        match remove_tree_of_cgroups(dir) {
             Err(error) if error.kind() == ErrorKind::ResourceBusy => thread::sleep(BUSY_PAUSE),
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 return Err(on("cannot remove", dir)(error));
@@ -306,20 +399,12 @@ fn remove_cgroup(dir: &Path) -> Result<(), FileError> {
     Err(on("cannot remove", dir)(io::Error::from(ErrorKind::ResourceBusy)))
 }
 
-/// The directories in a directory; one that is not there has none.
-fn children(dir: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    let dirs = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-    dirs.map(|entry| entry.path()).collect()
+/// A connection to systemd, if it makes the cgroups.
+fn systemd_of(driver: CgroupDriver) -> Result<Option<Systemd>, SystemdError> {
+    (driver == CgroupDriver::Systemd).then(Systemd::connect).transpose()
 }
 
-/// Lets the children of a v2 cgroup have the controllers that pods need and it has.
-fn pass_controllers_on(dir: &Path) -> Result<(), FileError> {
-    let read = |file: &str| fs::read_to_string(dir.join(file)).unwrap_or_default();
-    let (has, passes) = (read("cgroup.controllers"), read("cgroup.subtree_control"));
-    let file = dir.join("cgroup.subtree_control");
-    for controller in values::missing_controllers(&has, &passes) {
-        fs::write(&file, format!("+{controller}")).map_err(on("cannot write", &file))?;
-    }
-    Ok(())
+/// Every class with either driver.
+fn kinds() -> impl Iterator<Item = (QosClass, CgroupDriver)> {
+    CLASSES.into_iter().flat_map(|class| DRIVERS.map(|driver| (class, driver)))
 }

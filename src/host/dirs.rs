@@ -51,6 +51,11 @@ impl Dirs {
         self.volumes(uid).join(plugin).join(volume)
     }
 
+    /// The file by which kubelet knows that an emptyDir was made.
+    pub(crate) fn ready_file(&self, uid: &PodUid, volume: &str) -> PathBuf {
+        self.pod(uid).join("plugins/kubernetes.io~empty-dir").join(volume).join("ready")
+    }
+
     /// The parts of volumes that containers of one instance mount.
     pub(crate) fn sub_paths(&self, uid: &PodUid) -> PathBuf {
         self.pod(uid).join("volume-subpaths")

@@ -34,6 +34,13 @@ pub(crate) enum FileError {
     },
 }
 
+impl FileError {
+    /// There is no such file.
+    pub(crate) fn is_absent(&self) -> bool {
+        matches!(self, Self::File { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+}
+
 /// Makes a directory and its parents, with this mode.
 pub(crate) fn make_dir(path: &Path, mode: u32) -> Result<(), FileError> {
     fs::DirBuilder::new().recursive(true).mode(mode).create(path).map_err(on("cannot create directory", path))

@@ -1,19 +1,67 @@
-//! What the machine has: memory, sizes of huge pages, cgroups.
+//! What the machine has: CPUs, memory, disk, huge pages, process IDs, cgroups.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 use super::cgroup::mounts::Hierarchies;
+use crate::pod::node_allocatable::{PID, ResourceAmounts, parse_cpu_list};
+use crate::pod::quantity::Amount;
 use crate::pod::resources::HugePageSize;
+
+const HUGE_PAGES: &str = "/sys/kernel/mm/hugepages";
 
 /// The machine's memory in bytes; 0 if the kernel does not say.
 pub(crate) fn memory_capacity() -> i64 {
     parse_memory(&fs::read_to_string("/proc/meminfo").unwrap_or_default())
 }
 
+/// What the node has of each resource; disk is that of the file system of `root`, `pods` is configured.
+pub(crate) fn node_capacity(root: &Path, pods: impl Fn(u64) -> Amount) -> ResourceAmounts {
+    let cores = u64::try_from(online_cpus().len()).unwrap_or(1);
+    let memory = u64::try_from(memory_capacity()).unwrap_or(0);
+    let disk = rustix::fs::statvfs(root).map_or(0, |disk| disk.f_blocks.saturating_mul(disk.f_frsize));
+    let mut all = vec![
+        ("cpu".to_owned(), Amount::whole(cores)),
+        ("memory".to_owned(), Amount::bytes(memory)),
+        ("ephemeral-storage".to_owned(), Amount::bytes(disk)),
+        ("pods".to_owned(), pods(cores)),
+    ];
+    all.extend(pid_capacity().map(|pids| (PID.to_owned(), Amount::whole(pids))));
+    for size in huge_page_sizes() {
+        let bytes = u64::try_from(size.bytes).unwrap_or(0);
+        let dir = format!("{HUGE_PAGES}/hugepages-{}kB", bytes / 1024);
+        let count = number_in(&format!("{dir}/nr_hugepages")).unwrap_or(0);
+        let name = format!("hugepages-{}", Amount::bytes(bytes));
+        all.push((name, Amount::bytes(bytes.saturating_mul(count))));
+    }
+    all.into_iter().collect()
+}
+
+/// The CPUs that are online, by number.
+pub(crate) fn online_cpus() -> BTreeSet<u32> {
+    let listed = fs::read_to_string("/sys/devices/system/cpu/online").ok();
+    let cpus = listed.and_then(|text| parse_cpu_list(text.trim()));
+    // Without it, as many as this process may use.
+    cpus.unwrap_or_else(|| {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        (0..u32::try_from(cores).unwrap_or(1)).collect()
+    })
+}
+
+/// How many processes there can be.
+fn pid_capacity() -> Option<u64> {
+    let limits = ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"];
+    limits.into_iter().filter_map(number_in).min()
+}
+
+fn number_in(file: &str) -> Option<u64> {
+    fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
 /// The sizes of huge pages, the smallest first.
 pub(crate) fn huge_page_sizes() -> Vec<HugePageSize> {
-    let entries = fs::read_dir("/sys/kernel/mm/hugepages").into_iter().flatten().flatten();
+    let entries = fs::read_dir(HUGE_PAGES).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     let mut sizes: Vec<_> = names.filter_map(|name| parse_huge_page_size(&name)).collect();
     sizes.sort_by_key(|size| size.bytes);
@@ -54,6 +102,16 @@ fn parse_huge_page_size(name: &str) -> Option<HugePageSize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn this_machine_has_something() {
+        let found = node_capacity(Path::new("/"), |cores| Amount::whole(cores * 2));
+        for name in ["cpu", "memory", "ephemeral-storage", "pods", "pid"] {
+            assert!(!found[name].is_zero(), "{name}");
+        }
+        assert_eq!(found["pods"], found["cpu"] + found["cpu"]);
+        assert_eq!(found["memory"], Amount::whole(u64::try_from(memory_capacity()).unwrap()));
+    }
 
     #[test]
     fn read_from_the_kernels_words() {

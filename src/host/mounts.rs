@@ -5,10 +5,17 @@ use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use super::files::{FileError, on};
+use super::program::run_program;
+
+/// What the kernel calls file systems of other machines that we mount.
+const NFS: &[&str] = &["nfs", "nfs4"];
+/// How long the program that unmounts them may take; the server may be away.
+const UNMOUNT_DEADLINE: Duration = Duration::from_secs(20);
 
 const MOUNTS: &str = "/proc/self/mountinfo";
 
@@ -47,7 +54,7 @@ pub(crate) fn mount_under<'m>(mounts: &'m [Mounted], dir: &Path) -> Option<&'m M
 ///
 /// Volumes are mounted at `volumes/PLUGIN/NAME`, subpaths at `volume-subpaths/VOLUME/CONTAINER/INDEX`. Anything else that is
 /// mounted there was not made by us.
-pub(crate) fn select_ours(mounts: &[Mounted], pod_dir: &Path) -> Vec<PathBuf> {
+pub(crate) fn select_ours<'m>(mounts: &'m [Mounted], pod_dir: &Path) -> Vec<&'m Mounted> {
     let ours = |mount: &&Mounted| {
         let Ok(path) = mount.point.strip_prefix(pod_dir) else { return false };
         let parts: Vec<_> = path.iter().filter_map(|part| part.to_str()).collect();
@@ -56,6 +63,7 @@ pub(crate) fn select_ours(mounts: &[Mounted], pod_dir: &Path) -> Vec<PathBuf> {
                 let kinds: &[&str] = match *plugin {
                     "kubernetes.io~empty-dir" => &["tmpfs", "hugetlbfs"],
                     "kubernetes.io~downward-api" | "kubernetes.io~projected" => &["tmpfs"],
+                    "kubernetes.io~nfs" => NFS,
                     _ => &[],
                 };
                 kinds.contains(&mount.kind.as_str())
@@ -64,7 +72,7 @@ pub(crate) fn select_ours(mounts: &[Mounted], pod_dir: &Path) -> Vec<PathBuf> {
             _ => false,
         }
     };
-    mounts.iter().rev().filter(ours).map(|mount| mount.point.clone()).collect()
+    mounts.iter().rev().filter(ours).collect()
 }
 
 /// Whether something is mounted at a path, which may go through links.
@@ -102,9 +110,28 @@ pub(crate) fn unmount_ours(pod_dir: &Path) -> Result<(), FileError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         real => real.map_err(on("cannot resolve", pod_dir))?,
     };
-    let failed =
-        select_ours(&read_mounts()?, &real).iter().filter_map(|at| unmount(at).err()).collect::<Vec<_>>();
+    let mounts = read_mounts()?;
+    let unmount = |mount: &&Mounted| {
+        let at = &mount.point;
+        if !NFS.contains(&mount.kind.as_str()) {
+            return unmount(at).err();
+        }
+        // The call waits for a server that may be away, and would never end.
+        let done = run_program("umount", &[at.clone().into_os_string()], UNMOUNT_DEADLINE);
+        done.map_err(|error| on("cannot unmount", at)(io::Error::other(error))).err()
+    };
+    let failed = select_ours(&mounts, &real).iter().filter_map(unmount).collect::<Vec<_>>();
     failed.into_iter().next().map_or(Ok(()), Err)
+}
+
+/// Whether something is mounted at a path, which is not looked at itself: the server of what is there may be away.
+pub(crate) fn is_mounted_unseen(path: &Path) -> Result<bool, FileError> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(false) };
+    let real = match fs::canonicalize(parent) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        real => real.map_err(on("cannot resolve", parent))?.join(name),
+    };
+    Ok(read_mounts()?.iter().any(|mount| mount.point == real))
 }
 
 /// mountinfo writes space, tab, newline and backslash as three octal digits.
@@ -167,6 +194,10 @@ mod tests {
             ("volume-subpaths/v/main/0", "ext4", true),
             ("volumes/kubernetes.io~empty-dir/m", "ext4", false),
             ("volumes/kubernetes.io~nfs/m", "tmpfs", false),
+            ("volumes/kubernetes.io~nfs/m", "nfs", true),
+            ("volumes/kubernetes.io~nfs/m", "nfs4", true),
+            ("volumes/kubernetes.io~nfs/m/inside", "nfs4", false),
+            ("volumes/kubernetes.io~empty-dir/m", "nfs4", false),
             ("volumes/kubernetes.io~empty-dir/m/inside", "tmpfs", false),
             ("volumes/kubernetes.io~empty-dir", "tmpfs", false),
             ("volumes", "tmpfs", false),
@@ -183,6 +214,6 @@ mod tests {
         let both = ["volumes/kubernetes.io~empty-dir/m", "volume-subpaths/m/main/0"]
             .map(|path| Mounted { point: Path::new(pod).join(path), kind: "tmpfs".into() });
         let order = select_ours(&both, Path::new(pod));
-        assert!(order[0].ends_with("volume-subpaths/m/main/0"), "the last made first: {order:?}");
+        assert!(order[0].point.ends_with("volume-subpaths/m/main/0"), "the last made first: {order:?}");
     }
 }

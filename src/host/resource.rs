@@ -17,6 +17,7 @@ use super::cgroup::{CgroupError, Cgroups, PodCgroups};
 use super::files::{FileError, make_dir, remove_tree};
 use super::mounts::unmount_ours;
 use super::volume::{VolumeError, plan_pod_volumes};
+use crate::pod::resource_field::NodeCapacity;
 use crate::pod::{Pod, PodName, PodUid};
 
 /// Why a resource could not be prepared or released.
@@ -92,7 +93,7 @@ impl Resources {
         let all: [Box<dyn Resource>; 4] = [
             Box::new(Directories(dirs.clone())),
             Box::new(Logs(dirs.clone())),
-            Box::new(Volumes(dirs.clone())),
+            Box::new(Volumes(dirs.clone(), cgroups.node.allocatable)),
             // Last, and so released before the directory that shows whose it is.
             Box::new(PodCgroups(cgroups.clone(), dirs.clone())),
         ];
@@ -202,7 +203,7 @@ impl Resource for Logs {
 /// The volumes that containers of the instance mount. They lie in its directory, and go with it. Only what we mounted is
 /// unmounted; a directory with any other mount in it stays.
 #[derive(Debug)]
-struct Volumes(Dirs);
+struct Volumes(Dirs, Option<NodeCapacity>);
 
 impl Resource for Volumes {
     fn failure_reason(&self) -> &'static str {
@@ -210,7 +211,7 @@ impl Resource for Volumes {
     }
 
     fn prepare(&self, pod: &Pod) -> Result<(), ResourceError> {
-        let node = read_capacity(self.0.root())?;
+        let node = self.1.map_or_else(|| read_capacity(self.0.root()), Ok)?;
         let volumes = plan_pod_volumes(pod, &self.0, &node)?;
         Ok(volumes.iter().try_for_each(|volume| volume.apply())?)
     }
@@ -252,7 +253,7 @@ mod tests {
     use super::*;
     use crate::host::cgroup::mounts::Hierarchies;
     use crate::pod::cgroup_name::CgroupRoot;
-    use crate::pod::resources::NodeResources;
+    use crate::pod::resources::{NodeResources, PodFigures};
     use crate::pod::testing::pod;
 
     const ALIVE: &str = "cd356e388f0b1d2e7bf518178c21b8ff";
@@ -260,7 +261,7 @@ mod tests {
 
     fn no_cgroups() -> Arc<Cgroups> {
         let (root, node) = (CgroupRoot::new(""), NodeResources::default());
-        Arc::new(Cgroups::new(root, true, node, Hierarchies::default(), 1))
+        Arc::new(Cgroups::new(root, true, node, Hierarchies::default(), PodFigures::default()))
     }
 
     #[test]

@@ -3,72 +3,35 @@
 //! [`plan_pod_volumes`] and [`plan_mounts`] are pure; [`PlannedVolume::apply`] and [`PlannedMount::apply`] are the effects,
 //! safe to repeat. Other kinds are refused when the manifest is read, so that no container ever runs without what it mounts.
 
+mod error;
 mod memory;
+mod nfs;
 mod ownership;
 mod projection;
 mod subpath;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{Container, Volume, VolumeMount};
 
+pub(crate) use self::error::VolumeError;
 use self::memory::{HugePages, check_huge_pages, memory_size, plan_huge_pages};
-use self::subpath::SubPath;
+use self::nfs::Nfs;
+use self::subpath::{SubPath, read_beneath};
 use super::Dirs;
-use super::files::{FileError, make_dir, make_dir_exactly, on};
+use super::files::{make_dir, make_dir_exactly, on};
 use super::mounts::mount_new;
+use crate::pod::Pod;
 use crate::pod::downward_api::{ProjectedFiles, projected_files};
 use crate::pod::env::expand_all;
 use crate::pod::resource_field::NodeCapacity;
-use crate::pod::{Finding, Pod};
 
-/// Why a volume cannot be mounted.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum VolumeError {
-    /// The mount names no volume of the pod.
-    #[error("volume {0:?} is not in the pod")]
-    Missing(String),
-    /// A kind that is not there yet.
-    #[error("volume {0:?} is of a kind that is not supported yet")]
-    Unsupported(String),
-    /// The path on the node is not what the manifest says.
-    #[error("hostPath type check failed: {} is not {expected}", path.display())]
-    WrongType {
-        /// The path on the node.
-        path: PathBuf,
-        /// What it should be.
-        expected: &'static str,
-    },
-    /// A file of a volume has no value.
-    #[error("volume {volume:?}: {finding}")]
-    NoValue {
-        /// The volume.
-        volume: String,
-        /// Which, and why.
-        finding: Finding,
-    },
-    /// Huge pages that the node does not have, or that are not said clearly.
-    #[error("{0}")]
-    HugePages(String),
-    /// A part of a volume that cannot be.
-    #[error("failed to prepare subPath for volumeMount {volume:?}: {reason}")]
-    SubPath {
-        /// The volume.
-        volume: String,
-        /// The reason.
-        reason: String,
-    },
-    /// A mount that must be read-only with all below it.
-    #[error("volumeMount {0:?}: recursiveReadOnly Enabled is not supported by the container runtime")]
-    RecursiveReadOnly(String),
-    /// Something could not be made or examined.
-    #[error(transparent)]
-    File(#[from] FileError),
-}
+/// Kubernetes' limit for a file of variables.
+const MAX_ENV_FILE: u64 = 64 << 10;
 
 /// A volume of a pod, and what must be there for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,6 +40,8 @@ pub(crate) struct PlannedVolume {
     host_path: PathBuf,
     /// The group that it belongs to; never for what is the node's.
     group: Option<u32>,
+    /// The file that says that it was made, where kubelet has it.
+    ready: Option<PathBuf>,
 }
 
 /// A mount of a container, with its path on the node.
@@ -90,8 +55,21 @@ pub(crate) struct PlannedMount {
     pub(crate) recursive_read_only: bool,
     /// It is a device, which the container needs a rule for.
     pub(crate) is_device: bool,
+    /// It is an image, which the runtime mounts; then there is no path on the node.
+    pub(crate) image: Option<ImagePart>,
     /// What is bound at the path before the container is made.
     sub_path: Option<SubPath>,
+}
+
+/// An image, or a part of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ImagePart {
+    /// As the manifest names it.
+    pub(crate) reference: String,
+    /// As the runtime names it, once that is known.
+    pub(crate) resolved: String,
+    /// A path in it; empty for all of it.
+    pub(crate) sub_path: String,
 }
 
 /// What must be at the path on the node.
@@ -105,6 +83,8 @@ enum Need {
     HugePages(HugePages),
     /// Files made from the pod, in memory.
     Files(ProjectedFiles),
+    /// A directory of another machine.
+    Nfs(Nfs),
     /// Nothing is checked; a directory is made where nothing is.
     Anything,
     DirectoryOrCreate,
@@ -127,7 +107,10 @@ pub(crate) fn plan_pod_volumes(
 ) -> Result<Vec<PlannedVolume>, VolumeError> {
     let mounts = pod.containers().flat_map(|(_, container)| container.volume_mounts.iter().flatten());
     let names: BTreeSet<&str> = mounts.map(|mount| mount.name.as_str()).collect();
-    names.into_iter().map(|name| plan_volume(pod, find(pod, name)?, dirs, node)).collect()
+    let volumes: Vec<_> = names.into_iter().map(|name| find(pod, name)).collect::<Result<_, _>>()?;
+    // Images are the runtime's to mount.
+    let volumes = volumes.into_iter().filter(|volume| volume.image.is_none());
+    volumes.map(|volume| plan_volume(pod, volume, dirs, node)).collect()
 }
 
 /// The mounts of a container with this environment.
@@ -144,33 +127,36 @@ pub(crate) fn plan_mounts(
     mounts
         .map(|(index, mount)| {
             let volume = find(pod, &mount.name)?;
-            let path = host_path(pod, volume, dirs)?;
             let mut mount = mount.clone();
+            let part = plan_sub_path(&mount, env)?;
+            let mut planned = PlannedMount {
+                host_path: PathBuf::new(),
+                recursive_read_only: false,
+                is_device: false,
+                image: None,
+                sub_path: None,
+                mount: mount.clone(),
+            };
+            if let Some(source) = &volume.image {
+                let reference = source.reference.clone().unwrap_or_default();
+                let sub_path = part.unwrap_or_default();
+                planned.image = Some(ImagePart { reference, resolved: String::new(), sub_path });
+                return Ok(planned);
+            }
             // What is in it is made from the pod, and no container's to change.
             if volume.downward_api.is_some() || volume.projected.is_some() {
                 mount.read_only = Some(true);
             }
             let kind = volume.host_path.as_ref().and_then(|host_path| host_path.type_.as_deref());
-            let is_device = matches!(kind, Some("CharDevice" | "BlockDevice"));
-            let Some(part) = plan_sub_path(&mount, env)? else {
-                let recursive_read_only = false;
-                return Ok(PlannedMount {
-                    host_path: path,
-                    mount,
-                    recursive_read_only,
-                    is_device,
-                    sub_path: None,
-                });
-            };
-            let target = dirs.sub_path(&pod.uid, &mount.name, &container.name, index);
-            let sub_path = SubPath { volume: path, path: part, target: target.clone() };
-            Ok(PlannedMount {
-                host_path: target,
-                mount,
-                recursive_read_only: false,
-                is_device,
-                sub_path: Some(sub_path),
-            })
+            planned.is_device = matches!(kind, Some("CharDevice" | "BlockDevice"));
+            planned.host_path = host_path(pod, volume, dirs)?;
+            if let Some(path) = part {
+                let target = dirs.sub_path(&pod.uid, &mount.name, &container.name, index);
+                let volume = std::mem::replace(&mut planned.host_path, target.clone());
+                planned.sub_path = Some(SubPath { volume, path, target });
+            }
+            planned.mount = mount;
+            Ok(planned)
         })
         .collect()
 }
@@ -205,6 +191,7 @@ fn host_path(pod: &Pod, volume: &Volume, dirs: &Dirs) -> Result<PathBuf, VolumeE
         Volume { empty_dir: Some(_), .. } => "kubernetes.io~empty-dir",
         Volume { downward_api: Some(_), .. } => "kubernetes.io~downward-api",
         Volume { projected: Some(_), .. } => "kubernetes.io~projected",
+        Volume { nfs: Some(_), .. } => "kubernetes.io~nfs",
         _ => return Err(VolumeError::Unsupported(volume.name.clone())),
     };
     Ok(dirs.volume(&pod.uid, plugin, &volume.name))
@@ -218,8 +205,16 @@ fn plan_volume(
 ) -> Result<PlannedVolume, VolumeError> {
     let need = plan_need(pod, volume, node)?;
     let group = pod.spec.security_context.as_ref().and_then(|context| context.fs_group);
-    let group = group.filter(|_| volume.host_path.is_none()).and_then(|gid| u32::try_from(gid).ok());
-    Ok(PlannedVolume { need, host_path: host_path(pod, volume, dirs)?, group })
+    let is_ours = volume.host_path.is_none() && volume.nfs.is_none();
+    let group = group.filter(|_| is_ours).and_then(|gid| u32::try_from(gid).ok());
+    // kubelet makes volumes of files inside an emptyDir of another name.
+    let ready = match &need {
+        Need::EmptyDir | Need::Memory(_) | Need::HugePages(_) => Some(volume.name.clone()),
+        Need::Files(_) => Some(format!("wrapped_{}", volume.name)),
+        _ => None,
+    };
+    let ready = ready.map(|name| dirs.ready_file(&pod.uid, &name));
+    Ok(PlannedVolume { need, host_path: host_path(pod, volume, dirs)?, group, ready })
 }
 
 fn plan_need(pod: &Pod, volume: &Volume, node: &NodeCapacity) -> Result<Need, VolumeError> {
@@ -234,6 +229,9 @@ fn plan_need(pod: &Pod, volume: &Volume, node: &NodeCapacity) -> Result<Need, Vo
     if let Some(files) = projected_files(pod, volume, node) {
         let no_value = |finding| VolumeError::NoValue { volume: volume.name.clone(), finding };
         return Ok(Need::Files(files.map_err(no_value)?));
+    }
+    if let Some(source) = &volume.nfs {
+        return Ok(Need::Nfs(Nfs::new(source)));
     }
     let unsupported = || VolumeError::Unsupported(volume.name.clone());
     let host_path = volume.host_path.as_ref().ok_or_else(unsupported)?;
@@ -267,9 +265,13 @@ impl PlannedVolume {
     /// When it is something else, or cannot be made.
     pub(crate) fn apply(&self) -> Result<(), VolumeError> {
         self.make()?;
-        match self.group {
-            Some(gid) => {
-                Ok(ownership::apply_group(&self.host_path, gid, matches!(self.need, Need::Files(_)))?)
+        if let Some(gid) = self.group {
+            ownership::apply_group(&self.host_path, gid, matches!(self.need, Need::Files(_)))?;
+        }
+        match self.ready.as_ref().and_then(|ready| Some((ready, ready.parent()?))) {
+            Some((ready, dir)) => {
+                make_dir(dir, 0o750)?;
+                make_file(ready)
             }
             None => Ok(()),
         }
@@ -292,9 +294,10 @@ impl PlannedVolume {
             }
             Need::Files(files) => {
                 make_dir(path, 0o755)?;
-                mount_new("tmpfs", "mode=0755", path)?;
+                mount_new("tmpfs", "mode=1777", path)?;
                 return Ok(projection::write_files(path, files, self.group)?);
             }
+            Need::Nfs(nfs) => return nfs.mount(path),
             Need::DirectoryOrCreate => make_dir(path, 0o755)?,
             Need::FileOrCreate => make_file(path)?,
             // The runtime makes a directory where nothing is, as it does for kubelet.
@@ -322,6 +325,26 @@ fn make_file(path: &Path) -> Result<(), VolumeError> {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         done => Ok(done.map(drop).map_err(on("cannot create", path))?),
     }
+}
+
+/// Whether preparing the volumes of a pod may take long, and nobody should wait for it.
+pub(crate) fn are_slow(pod: &Pod) -> bool {
+    pod.spec.volumes.iter().flatten().any(|volume| volume.nfs.is_some())
+}
+
+/// Reads a file of variables (`fileKeyRef`) in a volume of a pod. Blocking.
+///
+/// # Errors
+/// When there is no such file, it is too large, or it is something else than a file of the volume.
+pub(crate) fn read_env_file(pod: &Pod, name: &str, path: &str, dirs: &Dirs) -> Result<String, VolumeError> {
+    let volume = find(pod, name)?;
+    if volume.empty_dir.is_none() {
+        return Err(VolumeError::NotEmptyDir(name.to_owned()));
+    }
+    let at = host_path(pod, volume, dirs)?;
+    let full = at.join(path);
+    let bytes = read_beneath(&at, Path::new(path), MAX_ENV_FILE).map_err(on("cannot read", &full))?;
+    Ok(String::from_utf8(bytes).map_err(|_| on("cannot read", &full)(io::Error::other("not UTF-8")))?)
 }
 
 /// A path in a container without a leading slash means one from the root.

@@ -137,7 +137,7 @@ pub(super) fn plan_run(pod: &Pod, situation: &Situation<'_>, others: &[SandboxId
     // What still runs in a dead sandbox has no exit code yet to judge it by.
     let settled = !matches!(sandbox_state, SandboxState::StopFirst(_));
     let mut steps = Vec::new();
-    let mut held_up = None;
+    let mut held_up = situation.starts.not_admitted();
     let mut go_on = |needs: &mut Needs<'_>, stopping: stop::Stopping| {
         steps.extend(stopping.steps);
         stopping.wake_in.into_iter().for_each(|left| needs.wait(left));
@@ -188,7 +188,7 @@ pub(super) fn plan_run(pod: &Pod, situation: &Situation<'_>, others: &[SandboxId
                 match sandbox::remaining(history, uptime) {
                     Some(left) => needs.wait(left),
                     None => {
-                        steps = stop::plan_release(observed, |_, _| true);
+                        steps = stop::plan_release(observed, |id, _| sandbox::holds_back(history, id));
                         let images = needs.starts.iter().map(|(which, ..)| *which).collect();
                         steps.push(Step::CreateSandbox { attempt, images });
                     }
@@ -220,7 +220,8 @@ impl ContainerJudge<'_> {
     pub(super) fn need(&self, spec: &ContainerSpec, found: &[&Container]) -> ContainerNeed {
         let next = self.next_attempt(spec);
         let Some(newest) = found.first() else { return self.start(spec, next, 0) };
-        let changed = self.pod.container_hashes.get(&spec.name).is_some_and(|hash| *hash != newest.hash);
+        let changed = self.pod.container_hashes.get(&spec.name).is_some_and(|hash| *hash != newest.hash)
+            || self.situation.restarts.contains(&newest.id);
         let after = newest.exit().map(|exit| {
             let crashes = self.crash_loop.counted(newest.crashes, exit.ran_for());
             (exit, crashes, after_exit(&self.pod.spec, spec, exit.code))

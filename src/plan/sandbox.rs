@@ -8,7 +8,7 @@ use super::stop::{self, StopProgress, Stopping};
 use super::{History, Situation, Step};
 use crate::pod::observed::{Container, Observed, Sandbox};
 use crate::pod::restart::RestartPolicy;
-use crate::pod::{ContainerId, Pod, SandboxId};
+use crate::pod::{ContainerId, Pod, PodUid, SandboxId};
 use crate::probe::target::Verdicts;
 use crate::time::backoff::Backoff;
 use crate::time::since::Since;
@@ -18,6 +18,9 @@ const KEPT_PER_NAME: usize = 2;
 
 /// A sandbox that dies sooner than this counts as short-lived.
 const SHORT_LIFE: Duration = Duration::from_secs(10);
+
+/// How often in a row the release of a dead sandbox's network may fail before its successor no longer waits for it.
+pub(crate) const MAX_RELEASES: u32 = 2;
 
 /// A sandbox that was made, and how many before it died soon after they were made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,7 +102,9 @@ pub(super) fn killed(pod: &Pod, situation: &Situation<'_>, others: &[SandboxId])
         let strands = c.is_alive() && current.is_none_or(|sandbox| sandbox.id != c.sandbox);
         // One that ended by itself before it was told to is judged by its exit code.
         let unhealthy = c.is_alive() && is_unhealthy(pod, c, situation.probes);
-        strands || unhealthy || situation.checkpoint.killed_containers.contains(&c.id)
+        // For a later agent, which has not been told.
+        let replaced = c.is_alive() && situation.restarts.contains(&c.id);
+        strands || unhealthy || replaced || situation.checkpoint.killed_containers.contains(&c.id)
     };
     own.filter(is_killed).map(|c| c.id.clone()).collect()
 }
@@ -115,6 +120,19 @@ fn is_unhealthy(pod: &Pod, container: &Container, probes: &Verdicts) -> bool {
 pub(super) fn remaining(history: &History, uptime: Duration) -> Option<Duration> {
     let failed = history.sandbox.as_ref().and_then(|failure| failure.remaining(uptime));
     failed.max(history.made.as_ref().and_then(|made| made.remaining(uptime)))
+}
+
+/// Whether a dead sandbox is to be released before its successor is made. A network that refuses twice, as after a boot
+/// that took what it knew, keeps no pod down.
+pub(super) fn holds_back(history: &History, id: &SandboxId) -> bool {
+    history.unreleased.get(id).is_none_or(|failures| *failures < MAX_RELEASES)
+}
+
+/// Releases the dead sandboxes of the instance that did not hold their successor back.
+pub(super) fn plan_late_release(pod: &Pod, situation: &Situation<'_>, others: &[SandboxId]) -> Vec<Step> {
+    let own = |id: &SandboxId, uid: &PodUid| *uid == pod.uid && !others.contains(id);
+    let unreleased = &situation.history.unreleased;
+    stop::plan_release(situation.observed, |id, uid| own(id, uid) && unreleased.contains_key(id))
 }
 
 /// Removes dead containers beyond those kept per name, and dead sandboxes that hold none.

@@ -17,6 +17,8 @@ pub(crate) enum Starts {
     /// They may not, since the current key did not sign the pod; with the reason. A container that ends, also for its own
     /// liveness probe, is not started again.
     Refused(String),
+    /// They may not, since the node has no place for the pod; with kubelet's reason.
+    NotAdmitted(Waiting),
 }
 
 impl Starts {
@@ -28,15 +30,24 @@ impl Starts {
                 let message = format!("not started: {reason}");
                 Some(Waiting { reason: SIGNATURE_NOT_TRUSTED.into(), message })
             }
+            Starts::NotAdmitted(waiting) => Some(waiting.clone()),
+        }
+    }
+
+    /// Why there is no sandbox, if the pod as a whole was refused.
+    pub(super) fn not_admitted(&self) -> Option<Waiting> {
+        match self {
+            Starts::NotAdmitted(waiting) => Some(waiting.clone()),
+            Starts::Allowed | Starts::Refused(_) => None,
         }
     }
 }
 
 /// The whole pod waits, and nothing is done.
-pub(super) fn plan_refused(pod: &Pod, waiting: &Waiting) -> Plan {
+pub(super) fn plan_refused(pod: &Pod, starts: &Starts, waiting: &Waiting) -> Plan {
     let has_init = pod.spec.init_containers.as_ref().is_some_and(|init| !init.is_empty());
     let all: BTreeMap<_, _> =
         pod.containers().map(|(_, spec)| (spec.name.clone(), waiting.clone())).collect();
     let init = if has_init { Init::Pending } else { Init::Passed };
-    Plan { waiting: all, init, ..Plan::default() }
+    Plan { waiting: all, init, sandbox: starts.not_admitted(), ..Plan::default() }
 }

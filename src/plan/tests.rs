@@ -7,6 +7,7 @@ mod hooks;
 mod init;
 mod probes;
 mod pulling;
+mod replaced;
 mod restarts;
 mod simulation;
 mod starts;
@@ -114,6 +115,7 @@ struct Inputs {
     probes: Verdicts,
     terminations: Terminations,
     exits: BTreeMap<ContainerId, Since>,
+    restarts: BTreeSet<ContainerId>,
 }
 
 impl Default for Inputs {
@@ -127,6 +129,7 @@ impl Default for Inputs {
             probes: Verdicts::default(),
             terminations: Terminations::default(),
             exits: BTreeMap::new(),
+            restarts: BTreeSet::new(),
         }
     }
 }
@@ -139,6 +142,7 @@ impl Inputs {
             history: &self.history,
             gate: &self.gate,
             starts: &self.starts,
+            restarts: &self.restarts,
             checkpoint: &self.checkpoint,
             start_hooks: &self.start_hooks,
             probes: &self.probes,
@@ -341,5 +345,32 @@ fn sandboxes_that_die_at_once_wait_longer_each_time() {
         let made = Some(MadeSandbox::after(Some(&first), secs(lived)));
         let history = History { made, ..History::default() };
         assert_eq!(sandbox::remaining(&history, secs(lived)), wait, "it had lived for {lived} s");
+    }
+}
+
+#[test]
+fn a_network_that_is_not_released_holds_back_its_successor_twice_at_most() {
+    let want = Want::Run(Arc::new(pod_with("p", "u", "Always", &["main"])));
+    let dead = sandbox("u", 0, false);
+    let gone = Container { earlier_boot: true, ..container("u", 0, "main", 0, exited(255, 99)) };
+    for (failures, expect) in [
+        (0, vec!["stop-sandbox u-s0", "create-sandbox 1"]),
+        (1, vec!["stop-sandbox u-s0", "create-sandbox 1"]),
+        (2, vec!["create-sandbox 1"]),
+        (9, vec!["create-sandbox 1"]),
+    ] {
+        let unreleased = [(dead.id.clone(), failures)].into_iter().filter(|(_, n)| *n > 0).collect();
+        let history = History { unreleased, ..History::default() };
+        let observed = Observed { sandboxes: vec![dead.clone()], containers: vec![gone.clone()] };
+        assert_eq!(words(&planned(&want, &observed, &history, at(100))), expect, "{failures}");
+        // Once the successor needs nothing, it is tried again.
+        let mut next = container("u", 1, "main", 1, running());
+        next.hash = gone.hash.clone();
+        let observed = Observed {
+            sandboxes: vec![dead.clone(), sandbox("u", 1, true)],
+            containers: vec![gone.clone(), next],
+        };
+        let late = if failures == 0 { vec![] } else { vec!["stop-sandbox u-s0"] };
+        assert_eq!(words(&planned(&want, &observed, &history, at(101))), late, "{failures}");
     }
 }

@@ -29,6 +29,13 @@ pub(crate) struct CgroupRoot(Vec<String>);
 impl CgroupRoot {
     /// From `cgroupRoot`: a path, also of slices (`/a.slice/a-b.slice`), or a slice alone.
     pub(crate) fn new(root: &str) -> Self {
+        let mut named = Self::named(root);
+        named.0.push("kubepods".to_owned());
+        named
+    }
+
+    /// A cgroup of the system, written in the same way.
+    pub(crate) fn named(root: &str) -> Self {
         let root = root.trim_end_matches('/');
         let last = root.rsplit('/').next().unwrap_or_default();
         let mut parts: Vec<String> = match last.strip_suffix(SLICE) {
@@ -36,13 +43,12 @@ impl CgroupRoot {
             None => root.split('/').map(str::to_owned).collect(),
         };
         parts.retain(|part| !part.is_empty());
-        parts.push("kubepods".to_owned());
         Self(parts)
     }
 
-    /// The cgroup of all pods.
-    pub(crate) fn pods(&self) -> String {
-        self.path(&[], CgroupDriver::Cgroupfs)
+    /// The cgroup itself: that of all pods, or of the system.
+    pub(crate) fn pods(&self, driver: CgroupDriver) -> String {
+        self.path(&[], driver)
     }
 
     /// The cgroup of the pods of a class.
@@ -76,6 +82,7 @@ impl CgroupRoot {
 }
 
 const SLICE: &str = ".slice";
+const ROOT_SLICE: &str = "-.slice";
 const POD: &str = "pod";
 
 fn class_part(class: QosClass) -> &'static [&'static str] {
@@ -86,9 +93,22 @@ fn class_part(class: QosClass) -> &'static [&'static str] {
     }
 }
 
-/// The UID in the name of a pod's cgroup, with the driver cgroupfs.
+/// The UID in the name of a pod's cgroup, with either driver.
 pub(crate) fn uid_of(name: &str) -> Option<PodUid> {
-    name.strip_prefix(POD).map(PodUid::from)
+    match name.strip_suffix(SLICE) {
+        None => name.strip_prefix(POD).map(PodUid::from),
+        Some(slice) => {
+            let (_, last) = slice.rsplit_once('-')?;
+            last.strip_prefix(POD).map(|uid| PodUid(uid.replace('_', "-")))
+        }
+    }
+}
+
+/// The slice of a path, and the slice that it lies in. None for the root, and for what is no slice.
+pub(crate) fn slice_and_parent(path: &str) -> Option<(&str, &str)> {
+    let (above, unit) = path.rsplit_once('/')?;
+    let parent = above.rsplit('/').next().filter(|parent| !parent.is_empty()).unwrap_or(ROOT_SLICE);
+    unit.ends_with(SLICE).then_some((unit, parent))
 }
 
 #[cfg(test)]
@@ -136,10 +156,24 @@ mod tests {
             let root = CgroupRoot::new(root);
             assert_eq!(root.pod(class, &PodUid::from(UID), driver), expect);
         }
-        assert_eq!(CgroupRoot::new("/a").pods(), "/a/kubepods");
+        assert_eq!(CgroupRoot::new("/a").pods(Cgroupfs), "/a/kubepods");
+        assert_eq!(CgroupRoot::named("/system.slice").pods(Systemd), "/system.slice");
+        assert_eq!(CgroupRoot::named("/kube/daemons").pods(Cgroupfs), "/kube/daemons");
+        assert_eq!(CgroupRoot::new("/a").pods(Systemd), "/a.slice/a-kubepods.slice");
         assert_eq!(CgroupRoot::new("").class(Burstable, Systemd), "/kubepods.slice/kubepods-burstable.slice");
         assert_eq!(CgroupRoot::new("").class(Guaranteed, Cgroupfs), "/kubepods");
         assert_eq!(uid_of("pod6a"), Some(PodUid::from("6a")));
         assert_eq!(uid_of("burstable"), None);
+        assert_eq!(uid_of("kubepods-burstable-pod6a_b.slice"), Some(PodUid::from("6a-b")));
+        assert_eq!(uid_of("kubepods-pod6a.slice"), Some(PodUid::from("6a")));
+        assert_eq!(uid_of("kubepods-burstable.slice"), None);
+        for (path, expect) in [
+            ("/kubepods.slice", Some(("kubepods.slice", "-.slice"))),
+            ("/a.slice/a-b.slice", Some(("a-b.slice", "a.slice"))),
+            ("/kubepods", None),
+            ("", None),
+        ] {
+            assert_eq!(slice_and_parent(path), expect, "{path}");
+        }
     }
 }

@@ -46,24 +46,7 @@ pub(crate) struct FieldReport {
 pub(crate) fn check_fields(manifest: &Value) -> FieldReport {
     let mut report = FieldReport::default();
     walk(manifest, String::new(), String::new(), None, &mut report);
-    check_size_limits(manifest, &mut report);
     report
-}
-
-/// Memory holds an emptyDir to its size; on disk nothing does yet, so that a limit there is refused.
-fn check_size_limits(manifest: &Value, report: &mut FieldReport) {
-    let volumes = manifest.pointer("/spec/volumes").and_then(Value::as_array);
-    for (index, volume) in volumes.into_iter().flatten().enumerate() {
-        let says = |name: &str| {
-            let value = volume.pointer(&format!("/emptyDir/{name}"));
-            value
-                .is_some_and(|value| !value.is_null() && !says_nothing(value) && *value != 0 && *value != "0")
-        };
-        if says("sizeLimit") && !says("medium") {
-            let path = format!("spec.volumes[{index}].emptyDir.sizeLimit");
-            report.refusals.push(Finding::new(path, NOT_SUPPORTED));
-        }
-    }
 }
 
 /// The row for a pattern.

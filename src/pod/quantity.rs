@@ -91,6 +91,27 @@ impl Amount {
         Self { nanos: (i128::from(number) * NANO).min(MAX_NANOS), notation: Notation::Decimal }
     }
 
+    /// So many bytes: written with binary suffixes, as Kubernetes writes them.
+    pub(crate) fn bytes(number: u64) -> Self {
+        Self { notation: Notation::Binary, ..Self::whole(number) }
+    }
+
+    /// What is left without another amount, zero at least.
+    pub(crate) fn less(self, other: Self) -> Self {
+        Self { nanos: (self.nanos - other.nanos).max(0), ..self }
+    }
+
+    /// This part of it, 0.1 for a tenth, rounded down to a whole number.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_precision_loss,
+        reason = "as kubelet does: thresholds are coarse"
+    )]
+    pub(crate) fn part(self, part: f64) -> Self {
+        let whole = (self.value() as f64 * part) as i128;
+        Self { nanos: whole.saturating_mul(NANO).clamp(0, MAX_NANOS), ..self }
+    }
+
     /// How many of these it takes to hold it: rounded up. Nothing holds none.
     pub(crate) fn divided_up(self, by: Self) -> u64 {
         if by.nanos <= 0 || self.nanos <= 0 {

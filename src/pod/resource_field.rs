@@ -2,11 +2,12 @@
 
 use k8s_openapi::api::core::v1::{Container, ResourceFieldSelector};
 
+use super::node_allocatable::ResourceAmounts;
 use super::quantity::Amount;
 use super::{Pod, finding::Finding};
 use crate::text::excerpt::quoted;
 
-/// What the node has; a container without a limit may use all of it.
+/// What pods may use of the node; a container without a limit may use all of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NodeCapacity {
     /// In cores.
@@ -15,6 +16,14 @@ pub(crate) struct NodeCapacity {
     pub(crate) memory: Amount,
     /// In bytes, of the file system of the root directory.
     pub(crate) ephemeral_storage: Amount,
+}
+
+impl NodeCapacity {
+    /// From amounts by name; what is not there is zero.
+    pub(crate) fn from_amounts(amounts: &ResourceAmounts) -> Self {
+        let of = |name: &str| amounts.get(name).copied().unwrap_or(Amount::ZERO);
+        Self { cpu: of("cpu"), memory: of("memory"), ephemeral_storage: of("ephemeral-storage") }
+    }
 }
 
 /// The reason why a reference has no sense, and in which of its fields, if there is one.

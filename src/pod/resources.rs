@@ -10,8 +10,10 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
+use super::node_allocatable::{PID, ResourceAmounts};
 use super::qos::{QosClass, qos_class};
 use super::quantity::Amount;
+use super::resource_field::NodeCapacity;
 use super::{containers_of, is_sidecar};
 use total::pod_resources;
 
@@ -50,6 +52,8 @@ pub struct NodeResources {
     pub single_process_oom_kill: bool,
     /// The most processes of a pod (`podPidsLimit`).
     pub pod_pids_limit: Option<i64>,
+    /// What pods may request together, where it is known.
+    pub(crate) allocatable: Option<NodeCapacity>,
 }
 
 impl Default for NodeResources {
@@ -62,6 +66,7 @@ impl Default for NodeResources {
             swap_controller: false,
             single_process_oom_kill: true,
             pod_pids_limit: None,
+            allocatable: None,
         }
     }
 }
@@ -78,7 +83,7 @@ pub(crate) struct Figures {
 /// What the cgroup of a whole pod is given; what is none is left as the kernel has it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PodFigures {
-    pub(crate) cpu_shares: i64,
+    pub(crate) cpu_shares: Option<i64>,
     /// Quota and period.
     pub(crate) cpu_quota: Option<(i64, i64)>,
     pub(crate) memory_limit: Option<i64>,
@@ -136,11 +141,27 @@ pub(crate) fn pod_figures(spec: &PodSpec, node: &NodeResources) -> PodFigures {
     let best_effort = qos_class(spec) == QosClass::BestEffort;
     let quota = node.quota_period.filter(|_| !best_effort && is_limited("cpu"));
     PodFigures {
-        cpu_shares: if best_effort { MIN_SHARES } else { all.cpu_shares },
+        cpu_shares: Some(if best_effort { MIN_SHARES } else { all.cpu_shares }),
         cpu_quota: quota.map(|period| (all.cpu_quota, period)),
         memory_limit: Some(all.memory_limit).filter(|_| !best_effort && is_limited("memory")),
         pids_limit: node.pod_pids_limit.filter(|limit| *limit > 0),
         huge_page_limits,
+    }
+}
+
+/// What a cgroup above pods is given, that of all pods or one of the system: these amounts, as shares and limits.
+pub(crate) fn amount_figures(amounts: &ResourceAmounts, node: &NodeResources) -> PodFigures {
+    let value = |name: &str| amounts.get(name).copied().map(Amount::value);
+    let pages = |size: &HugePageSize| {
+        let name = format!("{HUGE_PAGES}{}", Amount::bytes(u64::try_from(size.bytes).ok()?));
+        Some((size.name.clone(), value(&name)?))
+    };
+    PodFigures {
+        cpu_shares: amounts.get("cpu").map(|cpu| shares(cpu.milli_value())),
+        cpu_quota: None,
+        memory_limit: value("memory"),
+        pids_limit: value(PID),
+        huge_page_limits: node.huge_page_sizes.iter().filter_map(pages).collect(),
     }
 }
 
@@ -185,13 +206,12 @@ pub(crate) fn oom_score_adj(spec: &PodSpec, container: &Container, memory_capaci
         // A sidecar goes no sooner than what it serves.
         wanted = wanted.max(spec.containers.iter().map(request).min().unwrap_or(0));
     }
-    // What the pod requests beyond its containers is divided among them.
-    let of_pod = amount(requests(spec.resources.as_ref()), "memory").map(Amount::value);
-    if let Some(of_pod) = of_pod {
-        let mut running: Vec<_> = spec.containers.iter().collect();
-        running.extend(spec.init_containers.iter().flatten().filter(|c| is_sidecar(c)));
-        let rest = of_pod - running.iter().map(|c| request(c)).sum::<i64>();
-        wanted += rest.max(0) / i64::try_from(running.len().max(1)).unwrap_or(1);
+    // What the pod requests beyond what its containers need at most is divided among all of them.
+    if let Some(of_pod) = amount(requests(spec.resources.as_ref()), "memory") {
+        let alone = pod_resources(&PodSpec { resources: None, overhead: None, ..spec.clone() });
+        let needed = amount(requests(Some(&alone)), "memory").map_or(0, Amount::value);
+        let count = i64::try_from(containers_of(spec).count().max(1)).unwrap_or(i64::MAX);
+        wanted += (of_pod.value() - needed).max(0) / count;
     }
     let share = i128::from(wanted) * 1000 / i128::from(memory_capacity.max(1));
     // Above Guaranteed, below BestEffort.

@@ -97,6 +97,10 @@ pub(crate) struct Failed {
 pub(crate) enum FailedReason {
     /// It was active for longer than `activeDeadlineSeconds`.
     DeadlineExceeded,
+    /// It used more of the node than it may.
+    Evicted,
+    /// A pod of higher priority needed its room. It runs again when there is room for it.
+    Preempting,
 }
 
 impl FailedReason {
@@ -104,6 +108,8 @@ impl FailedReason {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::DeadlineExceeded => "DeadlineExceeded",
+            Self::Evicted => "Evicted",
+            Self::Preempting => "Preempting",
         }
     }
 }

@@ -21,8 +21,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::PodName;
 use super::annotations;
+use super::cdi::check_cdi;
 use super::finding::Finding;
 use super::keys::CONFIG_MIRROR;
+use super::watch_files::watched_files;
 use crate::text::excerpt::quoted;
 use findings::Findings;
 
@@ -40,6 +42,7 @@ pub(crate) fn validate_pod(metadata: &ObjectMeta, spec: &PodSpec) -> Vec<Finding
     let volumes = volume::validate_volumes(spec, &mut findings);
     container::validate_containers(spec, &volumes, &mut findings);
     security::validate_annotations(metadata, spec, &mut findings);
+    findings.0.extend(watched_files(metadata, spec).err().unwrap_or_default());
     references::validate_references(spec, &mut findings);
     findings.0
 }
@@ -64,6 +67,7 @@ fn validate_metadata(metadata: &ObjectMeta, findings: &mut Findings) {
     for name in annotations::names(metadata, annotations::AFTER) {
         findings.check(annotations::field(annotations::AFTER), names::not_subdomain(name));
     }
+    findings.0.extend(check_cdi(metadata));
     let mut size = 0;
     for (key, value) in metadata.annotations.iter().flatten() {
         // Annotations may be written in any case; their keys are compared in lower case.

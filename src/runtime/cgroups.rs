@@ -1,5 +1,7 @@
 //! Which cgroup driver is used: the runtime's where it tells, else the configured one.
 
+use std::time::{Duration, Instant};
+
 use tracing::{info, warn};
 
 use super::{Runtime, StartError};
@@ -9,35 +11,39 @@ use crate::pod::cgroup_name::CgroupDriver;
 /// What runc says where it is given a name of cgroupfs, and has systemd make its cgroups.
 const WANTS_SLICE: &str = "slice:prefix:name";
 
+/// How long an answer of the runtime counts.
+const ASK_AGAIN: Duration = Duration::from_secs(60);
+
 impl Runtime {
-    /// Finds out the driver, once.
+    /// The driver, asked for again when the answer is old: a runtime that was restarted may have another.
     ///
     /// # Errors
     /// When the runtime cannot be asked.
     pub(super) async fn cgroup_driver(&self) -> Result<CgroupDriver, StartError> {
-        let ask = async {
-            let told = match self.cri.cgroup_driver().await {
-                Ok(told) => told,
-                Err(error) if error.is_away() => return Err(StartError::Away(error)),
-                Err(error) => {
-                    warn!(%error, "the container runtime does not tell its cgroup driver");
-                    None
-                }
-            };
-            let (driver, mismatch) = select_driver(told, self.node.cgroup_driver);
+        let mut known = self.cgroup_driver.lock().await;
+        if let Some((driver, asked)) = *known
+            && asked.elapsed() < ASK_AGAIN
+        {
+            return Ok(driver);
+        }
+        let told = match self.cri.cgroup_driver().await {
+            Ok(told) => told,
+            Err(error) if error.is_away() => return Err(StartError::Away(error)),
+            Err(error) => {
+                warn!(%error, "the container runtime does not tell its cgroup driver");
+                None
+            }
+        };
+        let (driver, mismatch) = select_driver(told, self.node.cgroup_driver);
+        if known.is_none_or(|(before, _)| before != driver) {
             if let Some(mismatch) = mismatch {
                 warn!("{mismatch}");
             }
             info!(driver = driver.as_str(), told_by_runtime = told.is_some(), "cgroup driver");
-            if driver == CgroupDriver::Systemd && self.node.cgroups.node.pod_pids_limit.is_some_and(|l| l > 0)
-            {
-                warn!("podPidsLimit is not applied with the cgroup driver systemd yet");
-            }
-            // Nobody else sets it.
-            let _ = self.node.cgroups.driver.set(driver);
-            Ok(driver)
-        };
-        self.cgroup_driver.get_or_try_init(|| ask).await.copied()
+            self.node.cgroups.set_driver(driver);
+        }
+        *known = Some((driver, Instant::now()));
+        Ok(driver)
     }
 
     /// What the runtime is told as the parent of a pod's cgroups.

@@ -7,7 +7,7 @@
 //! - `codec`: how messages are read and written.
 //! - [`convert`]: pods as CRI messages (pure).
 //! - `handlers`: the names of the runtime's handlers (pure).
-//! - [`events`]: containerd's event stream, hints that a container ended.
+//! - [`events`]: the runtime's event stream, hints that a container ended.
 //! - [`proto`]: the generated messages.
 
 mod cgroup_driver;
@@ -19,8 +19,9 @@ pub mod error;
 pub mod events;
 mod handlers;
 pub mod proto;
+pub(crate) mod version;
 
 pub use client::{CallObserver, CriClient, Timeouts};
 pub use endpoint::Endpoint;
 pub use error::{CriError, ErrorClass};
-pub use events::TaskExits;
+pub use events::{ExitFeed, RuntimeExits};

@@ -8,6 +8,7 @@ mod plugin;
 mod reason;
 #[cfg(test)]
 mod tests;
+mod volumes;
 
 use std::path::PathBuf;
 use std::time::Duration;

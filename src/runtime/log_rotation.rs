@@ -22,7 +22,7 @@ use futures_lite::future;
 use tracing::warn;
 
 use super::Runtime;
-use crate::host::log_watch::{LogWatch, WatchEvent, WatchId};
+use crate::host::inotify::{Inotify, WatchEvent, WatchId};
 use crate::plan::log_rotation::Policy;
 use crate::pod::{PodName, PodUid};
 use crate::sync::handles::Handles;
@@ -39,19 +39,14 @@ const FIRST: Duration = Duration::from_secs(1);
 pub(crate) async fn run_log_rotation(
     runtime: Arc<Runtime>,
     policy: Policy,
+    watch: Option<Arc<Inotify>>,
     view: Published,
     handles: Handles,
 ) {
-    let watch = LogWatch::new().inspect_err(|error| {
-        warn!(%error, "cannot watch logs; they are looked at in every interval");
-    });
-    let mut rotation = Rotation {
-        runtime,
-        policy,
-        watch: watch.ok().map(Arc::new),
-        pods: BTreeMap::new(),
-        watches: BTreeMap::new(),
-    };
+    if watch.is_none() {
+        warn!("cannot watch logs; they are looked at in every interval");
+    }
+    let mut rotation = Rotation { runtime, policy, watch, pods: BTreeMap::new(), watches: BTreeMap::new() };
     let mut changes = view.watch();
     let mut wait = FIRST;
     loop {
@@ -89,7 +84,7 @@ struct PodLogs {
 struct Rotation {
     runtime: Arc<Runtime>,
     policy: Policy,
-    watch: Option<Arc<LogWatch>>,
+    watch: Option<Arc<Inotify>>,
     pods: BTreeMap<PodName, PodLogs>,
     watches: BTreeMap<WatchId, PodName>,
 }

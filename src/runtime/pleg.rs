@@ -1,10 +1,10 @@
 //! What changed in the runtime: hints for the sync loop, never facts.
 //!
-//! Owns the event stream and the relist. Exits come from containerd's event stream; a slow relist is the net
+//! Owns the event stream and the relist. Exits come from the runtime's event stream; a slow relist is the net
 //! under it, and a fast one takes over where there is no stream. Decides nothing about pods.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_lite::future;
 use smol::Timer;
@@ -12,10 +12,11 @@ use tracing::{debug, info, warn};
 
 use crate::pod::{ContainerId, PodUid, SandboxId, Source, keys};
 use crate::runtime::cri::proto::{ContainerState, PodSandboxState};
-use crate::runtime::cri::{CriClient, CriError, ErrorClass, TaskExits};
+use crate::runtime::cri::{CriClient, CriError, ErrorClass, ExitFeed};
 use crate::sync::handles::Handles;
 use crate::sync::message::{Event, PlegEvent};
 use crate::sync::node_list::{Listed, NodeList, Seen};
+use crate::time::backoff::Backoff;
 
 /// How often the node is listed where there is no event stream.
 const FAST_RELIST: Duration = Duration::from_secs(1);
@@ -38,19 +39,98 @@ const RETRY: Duration = Duration::from_millis(500);
 
 /// Watches the runtime until the inbox is closed. `relist` is the period of the slow relist.
 pub(crate) async fn run_pleg(cri: CriClient, endpoint: String, handles: Handles, relist: Duration) {
-    let mut watch = RuntimeWatch { cri, endpoint, handles, period: relist, has_events: true, was_up: None };
+    let mut watch = RuntimeWatch { cri, endpoint, handles, period: relist, was_up: None };
+    // Not known before the runtime has said who it is.
+    let mut mode = None;
+    let mut failures = 0;
     while !watch.handles.inbox.is_closed() {
-        let error = watch.follow().await;
-        let away = matches!(error.class, ErrorClass::Unavailable | ErrorClass::Timeout);
-        if error.op == TaskExits::OP && !away {
-            warn!(%error, every = ?FAST_RELIST, "the runtime tells of no exits: listing instead");
-            watch.has_events = false;
-            continue;
+        let began = Instant::now();
+        let ended = match mode {
+            None => match watch.cri.version().await {
+                Ok(runtime) => {
+                    mode = Some(WatchMode::Events(ExitFeed::of(&runtime)));
+                    continue;
+                }
+                Err(error) => ModeEnd::Failed(error),
+            },
+            Some(mode) => watch.follow(mode).await,
+        };
+        if began.elapsed() > Backoff::STEP.delay(u32::MAX) {
+            failures = 0;
         }
-        watch.report_down(&error).await;
-        // Another runtime may come back than went.
-        watch.has_events = true;
-        Timer::after(RETRY).await;
+        let next = after(mode, &ended, failures);
+        if let (ModeEnd::Failed(error), AfterMode::Turn(WatchMode::Lists(wait))) = (&ended, next) {
+            log_lost_stream(error, wait);
+            failures += 1;
+        }
+        mode = match next {
+            AfterMode::Turn(mode) => Some(mode),
+            AfterMode::Ask => None,
+            AfterMode::Away => {
+                if let ModeEnd::Failed(error) = ended {
+                    watch.report_down(&error).await;
+                }
+                failures = 0;
+                Timer::after(RETRY).await;
+                // Another runtime may come back than went.
+                None
+            }
+        };
+    }
+}
+
+fn log_lost_stream(error: &CriError, wait: Option<Duration>) {
+    match wait {
+        None => warn!(%error, every = ?FAST_RELIST, "the runtime tells of no exits: listing instead"),
+        // If the runtime is away, the first list says so.
+        Some(_) if error.is_away() => debug!(%error, "the event stream has ended; listing"),
+        Some(wait) => {
+            warn!(%error, again_in = ?wait, "the runtime's events cannot be had; listing meanwhile");
+        }
+    }
+}
+
+/// How exits are learnt of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WatchMode {
+    /// From this stream of events, and now and then from a list.
+    Events(ExitFeed),
+    /// From lists alone: for good, or until the stream is tried again.
+    Lists(Option<Duration>),
+}
+
+/// Why a mode ended.
+#[derive(Debug)]
+enum ModeEnd {
+    /// A call or the stream failed.
+    Failed(CriError),
+    /// It was to last so long.
+    TimeIsUp,
+}
+
+/// What follows a mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AfterMode {
+    /// This one.
+    Turn(WatchMode),
+    /// The one that suits the runtime.
+    Ask,
+    /// None for a while: the runtime is away.
+    Away,
+}
+
+/// Decides what follows a mode; none is what was before the first. `failures` are those of the stream in a row.
+fn after(mode: Option<WatchMode>, ended: &ModeEnd, failures: u32) -> AfterMode {
+    match (mode, ended) {
+        (_, ModeEnd::TimeIsUp) => AfterMode::Ask,
+        (Some(WatchMode::Events(feed)), ModeEnd::Failed(error)) if error.op == feed.op() => {
+            if error.class == ErrorClass::Unimplemented {
+                return AfterMode::Turn(feed.next().map_or(WatchMode::Lists(None), WatchMode::Events));
+            }
+            // The lists show whether it is the stream alone that fails.
+            AfterMode::Turn(WatchMode::Lists(Some(Backoff::STEP.delay(failures.saturating_add(1)))))
+        }
+        _ => AfterMode::Away,
     }
 }
 
@@ -59,33 +139,39 @@ struct RuntimeWatch {
     endpoint: String,
     handles: Handles,
     period: Duration,
-    has_events: bool,
     was_up: Option<bool>,
 }
 
 impl RuntimeWatch {
-    /// Passes on exits and lists until one of them fails.
-    async fn follow(&mut self) -> CriError {
-        let (cri, handles, has_events) = (self.cri.clone(), self.handles.clone(), self.has_events);
+    /// Passes on exits and lists until one of them fails, or the time is up.
+    async fn follow(&mut self, mode: WatchMode) -> ModeEnd {
+        let (cri, handles) = (self.cri.clone(), self.handles.clone());
         let exits = async {
-            if !has_events {
-                return future::pending().await;
-            }
-            let mut stream = cri.subscribe_task_exits();
+            let feed = match mode {
+                WatchMode::Events(feed) => feed,
+                WatchMode::Lists(Some(wait)) => {
+                    Timer::after(wait).await;
+                    return ModeEnd::TimeIsUp;
+                }
+                WatchMode::Lists(None) => return future::pending().await,
+            };
+            let mut stream = cri.subscribe_exits(feed);
+            debug!(?feed, "subscribing to the runtime's events");
             loop {
                 match stream.next().await {
                     Ok(id) => handles.spawn(pass_on(cri.clone(), handles.clone(), id)),
-                    Err(error) => return error,
+                    Err(error) => return ModeEnd::Failed(error),
                 }
             }
         };
+        let period = if matches!(mode, WatchMode::Events(_)) { self.period } else { FAST_RELIST };
+        let lists = async { ModeEnd::Failed(self.list_again_and_again(period).await) };
         // The stream is polled first, so that an exit is seen by it or by the list that follows.
-        future::or(exits, self.list_again_and_again()).await
+        future::or(exits, lists).await
     }
 
-    async fn list_again_and_again(&mut self) -> CriError {
+    async fn list_again_and_again(&mut self, period: Duration) -> CriError {
         // An exit just before the subscription may not be in the first list yet: close together at first.
-        let period = if self.has_events { self.period } else { FAST_RELIST };
         let mut wait = FAST_RELIST.min(period);
         loop {
             match list_node(&self.cri).await {
@@ -161,4 +247,37 @@ async fn list_node(cri: &CriClient) -> Result<NodeList, CriError> {
             .insert(container.id, Seen::alive_if(container.state == ContainerState::ContainerRunning as i32));
     }
     Ok(list)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tonic::Status;
+
+    #[test]
+    fn what_follows_a_failure() {
+        let seconds = |n| AfterMode::Turn(WatchMode::Lists(Some(Duration::from_secs(n))));
+        let (cri, own) = (WatchMode::Events(ExitFeed::Cri), WatchMode::Events(ExitFeed::Containerd));
+        let unknown = || Status::unimplemented("unknown method");
+        let broken = || Status::internal("broken");
+        let away = || Status::unavailable("closed");
+        for (mode, op, status, failures, expect) in [
+            (cri, "GetContainerEvents", unknown(), 0, AfterMode::Turn(own)),
+            (own, "Subscribe", unknown(), 0, AfterMode::Turn(WatchMode::Lists(None))),
+            (cri, "GetContainerEvents", broken(), 0, seconds(1)),
+            (cri, "GetContainerEvents", broken(), 2, seconds(4)),
+            (cri, "GetContainerEvents", broken(), u32::MAX, seconds(60)),
+            (own, "Subscribe", away(), 0, seconds(1)),
+            (cri, "ListPodSandbox", away(), 0, AfterMode::Away),
+            (own, "ListContainers", unknown(), 0, AfterMode::Away),
+            (WatchMode::Lists(None), "ListContainers", broken(), 0, AfterMode::Away),
+            (WatchMode::Lists(Some(Duration::ZERO)), "ListContainers", away(), 3, AfterMode::Away),
+        ] {
+            let ended = ModeEnd::Failed(CriError::from_status(op, &status));
+            assert_eq!(after(Some(mode), &ended, failures), expect, "{mode:?} {ended:?}");
+        }
+        let failed = ModeEnd::Failed(CriError::from_status("Version", &away()));
+        assert_eq!(after(None, &failed, 0), AfterMode::Away);
+        assert_eq!(after(Some(WatchMode::Lists(None)), &ModeEnd::TimeIsUp, 3), AfterMode::Ask);
+    }
 }

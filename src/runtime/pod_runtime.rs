@@ -85,6 +85,7 @@ pub(crate) trait PodRuntime: Debug + Send + Sync {
     /// Looks whether a container's image is there, or may be pulled. Pulls nothing.
     fn look_for_image<'a>(
         &'a self,
+        pod: &'a Pod,
         container: &'a ContainerSpec,
         permit: PullPermit,
     ) -> Answer<'a, Result<Image, ImageError>>;

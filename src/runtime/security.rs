@@ -1,37 +1,26 @@
 //! Whether the node, the runtime and an image allow what a pod's security context demands.
 
-use std::time::Duration;
-
 use k8s_openapi::api::core::v1::Container;
 
 use super::cri::convert::Surroundings;
 use super::{Runtime, StartError};
 use crate::plan::Waiting;
 use crate::pod::Pod;
-use crate::pod::security::admission::{
-    NotAdmitted, admit, needs_strict_groups, no_strict_groups, uses_selinux,
-};
+use crate::pod::security::admission::{NotAdmitted, needs_strict_groups, no_strict_groups};
 use crate::pod::security::{ImageUser, check_non_root};
 use crate::time::backoff::Backoff;
 
-/// A node does not change its mind: only an edit of the manifest or a restart of the agent helps.
-const HOPELESS: Backoff = Backoff { base: Duration::from_secs(300), cap: Duration::from_secs(300) };
-
 impl Runtime {
-    /// Refuses a pod that this node or its runtime cannot hold to what it demands.
+    /// Refuses a pod that the runtime cannot hold to what it demands. What the node lacks, the sync loop has refused.
     ///
     /// # Errors
     /// When it is refused.
     pub(super) async fn admit_security(&self, pod: &Pod) -> Result<(), StartError> {
-        admit(pod, &self.node.security).map_err(|refusal| not_admitted(refusal, HOPELESS))?;
         if needs_strict_groups(pod) {
             let has = self.cri.has_strict_groups().await;
             if !has.map_err(|error| StartError::cri(no_strict_groups().reason, error))? {
                 return Err(not_admitted(no_strict_groups(), Backoff::STEP));
             }
-        }
-        if uses_selinux(pod) && !self.node.security.has_selinux {
-            tracing::warn!(pod = %pod.name, "seLinuxOptions have no effect: the kernel has no SELinux");
         }
         Ok(())
     }

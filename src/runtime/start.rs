@@ -7,7 +7,7 @@ mod tests;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Container;
 
@@ -80,8 +80,10 @@ impl Runtime {
     /// When something cannot be made, or is not what the manifest says.
     pub(super) async fn prepare_resources(&self, pod: &Arc<Pod>) -> Result<(), StartError> {
         self.cgroup_driver().await?;
-        let (resources, pod) = (self.resources.clone(), pod.clone());
-        let prepared = smol::unblock(move || resources.prepare(&pod)).await;
+        let (resources, prepared) = (self.resources.clone(), pod.clone());
+        let begun = Instant::now();
+        let prepared = smol::unblock(move || resources.prepare(&prepared)).await;
+        tracing::debug!(pod = %pod.name, took = ?begun.elapsed(), "prepared what a pod needs on the node");
         prepared.map_err(|error| StartError::refused(error.reason, chain(&error.source)))
     }
 
@@ -133,7 +135,11 @@ impl Runtime {
         context: SandboxContext,
     ) -> Result<ContainerId, StartError> {
         const REASON: &str = "CreateContainerConfigError";
-        let container = specified(pod, start)?;
+        let container = &self
+            .read_env_files(pod, specified(pod, start)?)
+            .await
+            .map_err(|reason| StartError::refused(REASON, reason))?;
+        let cdi_devices = self.cdi_devices(pod).await?;
         let security = self.container_surroundings(pod, container, &image_ref).await?;
         let node_ips = self.node.node_ips.get();
         let pod_ips = if pod.spec.host_network == Some(true) { &node_ips } else { &sandbox.ips };
@@ -153,6 +159,7 @@ impl Runtime {
             .await
             .map_err(|error| StartError::step(REASON, &error))?;
         let devices = container_devices(&volumes);
+        let cpus = self.container_cpus(pod, container).await?;
         let mounts = self
             .prepare_mounts(pod, container, volumes, start.attempt, sandbox)
             .await
@@ -176,13 +183,15 @@ impl Runtime {
             mounts,
             security,
             devices,
+            cdi_devices,
         };
         let mut config = convert::container_config(pod, container, prepared);
         convert::add_container_resources(&mut config, pod, container, &self.node.cgroups.node);
-        self.cri
-            .create_container(&start.sandbox, config, (*context.0).clone())
-            .await
-            .map_err(|error| StartError::cri("CreateContainerError", error))
+        convert::add_cpus(&mut config, cpus.as_ref().map(ToString::to_string));
+        let created = self.cri.create_container(&start.sandbox, config, (*context.0).clone()).await;
+        let id = created.map_err(|error| StartError::cri("CreateContainerError", error))?;
+        self.note_cpus(&id, cpus);
+        Ok(id)
     }
 
     /// Links the log of a created container and starts it.

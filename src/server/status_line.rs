@@ -33,7 +33,11 @@ pub(crate) fn status_line(view: &View) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sync::view::RuntimeState;
+    use crate::pod::PodName;
+    use crate::pod::state::PodState;
+    use crate::pod::testing::pod_with;
+    use crate::sync::view::PodView;
+    use std::sync::Arc;
 
     #[test]
     fn tells_the_runtimes_state() {
@@ -43,6 +47,26 @@ mod tests {
             (RuntimeState::Down("refused".into()), "pods: 0 running; container runtime is down: refused"),
         ] {
             assert_eq!(status_line(&View { runtime, ..View::default() }), expect);
+        }
+    }
+
+    #[test]
+    fn counts_pods_by_phase() {
+        use Phase::*;
+        for (phases, expect) in [
+            (vec![], "pods: 0 running"),
+            (vec![None], "pods: 0 running, 1 waiting"),
+            (vec![Some(Running), Some(Running), Some(Pending), None], "pods: 2 running, 2 waiting"),
+            (vec![Some(Succeeded), Some(Failed)], "pods: 0 running, 1 completed, 1 failed"),
+        ] {
+            let pods = phases.into_iter().enumerate().map(|(number, phase)| {
+                let pod = Arc::new(pod_with(&format!("p{number}"), "u", "Always", &["main"]));
+                let state = phase.map(|phase| Arc::new(PodState { phase, ..PodState::default() }));
+                let name = PodName { namespace: "default".into(), name: format!("p{number}") };
+                (name, PodView { pod, state, running: false, waits: None })
+            });
+            let view = View { pods: pods.collect(), runtime: RuntimeState::Up, ..View::default() };
+            assert_eq!(status_line(&view), format!("{expect}; container runtime answers"));
         }
     }
 }

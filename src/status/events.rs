@@ -40,8 +40,18 @@ impl Recorder {
             EventType::Normal => info!(%pod, container, reason, "{message}"),
             EventType::Warning => warn!(%pod, container, reason, "{message}"),
         }
-        let (pod, uid, container) = (pod.clone(), uid.clone(), container.to_owned());
-        let event = PodEvent { kind, pod, uid, which, container, reason, message: message.to_owned() };
+        let (pod, uid, container) = (pod.clone(), uid.clone(), Some((which, container.to_owned())));
+        let event =
+            PodEvent { kind, pod, uid, container, reason: reason.into(), message: message.to_owned() };
+        self.ring().note(event, Timestamp::now());
+    }
+
+    /// Records that something happened to a pod's instance as a whole, which is worth a warning.
+    pub(crate) fn warn_of_pod(&self, (pod, uid): (&PodName, &PodUid), reason: String, message: &str) {
+        warn!(%pod, reason, "{message}");
+        let (pod, uid, message) = (pod.clone(), uid.clone(), message.to_owned());
+        let kind = EventType::Warning;
+        let event = PodEvent { kind, pod, uid, container: None, reason: reason.into(), message };
         self.ring().note(event, Timestamp::now());
     }
 

@@ -7,7 +7,7 @@ use async_channel::Sender;
 
 use super::mux::Snapshot;
 use super::node_list::{Fingerprint, NodeList};
-use crate::pod::state::PodState;
+use crate::pod::state::{Failed, PodState};
 use crate::pod::{ConfigHash, ContainerId, Pod, PodName, PodUid};
 
 /// What can happen.
@@ -21,8 +21,32 @@ pub(crate) enum Event {
     Probe(PodName),
     /// A worker reports.
     Worker(Report),
+    /// Containers of an instance are to be replaced by new ones, unless it is not wanted any more.
+    Restart {
+        /// The pod.
+        pod: PodName,
+        /// The instance.
+        uid: PodUid,
+        /// The containers.
+        containers: BTreeSet<ContainerId>,
+    },
+    /// An instance is to end as Failed, unless it is not wanted any more; its object stays.
+    End(EndPod),
     /// Somebody asks whether the loop turns.
     Ping(Sender<()>),
+}
+
+/// An instance that is to end as Failed.
+#[derive(Debug)]
+pub(crate) struct EndPod {
+    /// Its pod.
+    pub(crate) pod: PodName,
+    /// The instance.
+    pub(crate) uid: PodUid,
+    /// Why, as its status tells.
+    pub(crate) failed: Failed,
+    /// Seconds that its containers have at the most; none for their own grace periods.
+    pub(crate) grace: Option<i64>,
 }
 
 /// What a worker has to say.

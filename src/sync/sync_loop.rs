@@ -3,7 +3,10 @@
 //! Owns the desired state and the table of workers. [`SyncLoop::handle`] turns one event into commands and
 //! never waits for a pod, so that a recorded sequence of events can be replayed in a test.
 
+mod admit;
 mod holds;
+mod orders;
+mod orphans;
 #[cfg(test)]
 mod tests;
 
@@ -11,6 +14,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::admission::{NodeLimits, Requests};
 use super::message::{Event, PlegEvent, Report};
 use super::mux::{PodConfig, PodUpdate, Snapshot};
 use super::node_list::{Fingerprint, NodeList, Seen, diff_listed, without_seen};
@@ -21,7 +25,10 @@ use crate::plan::{Desired, Starts, Want};
 use crate::pod::priority::priority;
 use crate::pod::state::{Phase, PodState};
 use crate::pod::{ContainerId, Pod, PodName, Source};
+use admit::Placement;
 use holds::{Holds, Told};
+
+pub(crate) use admit::PodNotice;
 
 /// What the loop wants done.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,6 +59,10 @@ pub(crate) struct SyncLoop {
     remembered: BTreeMap<PodName, Remembered>,
     /// Pods that may look other than they were last shown.
     changed: BTreeSet<PodName>,
+    /// What the node has room for; none for no limit.
+    node: Option<NodeLimits>,
+    /// What is to be recorded.
+    notices: Vec<PodNotice>,
 }
 
 /// What the loop knows of one worker.
@@ -67,6 +78,10 @@ struct WorkerEntry {
     told: Told,
     /// What its instances have that no other pod can have.
     holds: Holds,
+    /// Whether the newest instance has a place on the node.
+    admission: Placement,
+    /// What instances before the newest use, while something of them may be left.
+    leaving: Option<Requests>,
     /// What the wanted instance waits for, if another pod still has it.
     waits: Option<Arc<str>>,
 }
@@ -93,6 +108,8 @@ impl SyncLoop {
             generations: 0,
             remembered: BTreeMap::new(),
             changed: BTreeSet::new(),
+            node: None,
+            notices: Vec::new(),
         }
     }
 
@@ -113,6 +130,8 @@ impl SyncLoop {
             }
             Event::Probe(pod) => self.tell(&pod).into_iter().collect(),
             Event::Worker(report) => self.on_report(report),
+            Event::End(end) => self.on_end(end),
+            Event::Restart { pod, uid, containers } => self.on_restart(pod, &uid, containers),
             Event::Ping(reply) => {
                 // Whoever asked may have given up.
                 let _ = reply.try_send(());
@@ -155,6 +174,7 @@ impl SyncLoop {
         // Only now is it known who is there to be waited for.
         told.extend(self.review_held());
         told.extend(self.review_starts());
+        told.extend(self.review_admission());
         let mut commands: Vec<_> = told.iter().filter_map(|name| self.tell(name)).collect();
         // Who is told first is likely to ask first; who has to wait for a sandbox waits by priority, too.
         commands.sort_by_key(|command| Reverse(urgency(command)));
@@ -197,13 +217,16 @@ impl SyncLoop {
                     let is_newest = worker.desired.generation == number
                         && worker.told == Told::All
                         && matches!(worker.desired.want, Want::Run(_));
-                    let freed = is_newest && worker.holds.retain(&instances, worker.pod.as_deref());
-                    self.changed.insert(pod);
+                    let mut freed = is_newest && worker.holds.retain(&instances, worker.pod.as_deref());
+                    freed |= is_newest && worker.forget_left(&instances);
+                    let was_active = worker.is_active();
+                    self.changed.insert(pod.clone());
                     // A report on an earlier version says nothing about the one that is wanted now.
                     if let Some((shown, state)) = state
                         && worker.pod.as_ref().is_some_and(|pod| pod.same_as(&shown))
                     {
                         worker.state = Some(state);
+                        freed |= was_active && !worker.is_active();
                         let changed = self.review_held();
                         let mut commands: Vec<_> =
                             changed.iter().filter_map(|name| self.tell(name)).collect();
@@ -232,6 +255,8 @@ impl SyncLoop {
         self.changed.insert(pod.clone());
         if worker.told == Told::ToClear {
             worker.holds.clear();
+            worker.leaving = None;
+            worker.forget_preemption();
             worker.told = Told::Nothing;
             return self.tell_waiting();
         }
@@ -246,47 +271,9 @@ impl SyncLoop {
         commands
     }
 
-    /// Pods that run and are not wanted end, once their own source has said all that it holds. A pod that names
-    /// no source was not made by a kubelet from a source of ours: it is left alone.
-    fn end_orphans(&mut self) -> Vec<Command> {
-        let Some(list) = &self.listed else { return Vec::new() };
-        let is_over = |source| source != Source::Api && self.config.is_settled(source);
-        // A name may have sandboxes of two sources, if its pod moved: neither may still want it.
-        let all_over = |sources: &BTreeSet<Option<Source>>| {
-            !sources.is_empty() && sources.iter().all(|source| source.is_some_and(is_over))
-        };
-        let held = list.iter().filter(|(_, listed)| all_over(&listed.sources));
-        // A checkpoint without an instance is worth nothing once the runtime holds nothing of the pod.
-        let forgotten = |past: &Remembered| {
-            let last = past.checkpoint.instance.as_ref();
-            last.is_none_or(|last| is_over(last.source))
-        };
-        let remembered =
-            self.remembered.iter().filter(|(name, past)| !list.contains_key(name) && forgotten(past));
-        let is_wanted = |name: &PodName| self.config.get(name).is_some() || self.config.refuses(name);
-        let orphans: Vec<_> = held
-            .map(|(name, _)| name)
-            .chain(remembered.map(|(name, _)| name))
-            .filter(|name| !self.workers.contains_key(name) && !is_wanted(name))
-            .cloned()
-            .collect();
-        let orphans: Vec<_> =
-            orphans.into_iter().map(|name| self.set_desired(name, Want::Stop { grace: None })).collect();
-        orphans.iter().filter_map(|name| self.tell(name)).collect()
-    }
-
     /// Manifests that are refused for what others say: their own source has taken them.
     pub(crate) fn refusals(&self) -> &[Verdict] {
         &self.refusals
-    }
-
-    /// Pods of a source that this agent was not given: they run, and nobody looks after them.
-    pub(crate) fn left_alone(&self) -> Vec<&PodName> {
-        let listed = self.listed.iter().flatten();
-        listed
-            .filter(|(_, l)| l.sources.iter().flatten().any(|source| !self.config.expects(*source)))
-            .map(|(name, _)| name)
-            .collect()
     }
 
     /// Looks anew at those who wait, and names those whose wait has changed. A pod that waits for nobody never waits
@@ -345,8 +332,13 @@ impl SyncLoop {
     fn set_desired(&mut self, name: PodName, want: Want) -> PodName {
         self.generations += 1;
         self.changed.insert(name.clone());
-        let desired =
-            Desired { generation: self.generations, want, blocked_on: Vec::new(), starts: Starts::Allowed };
+        let desired = Desired {
+            generation: self.generations,
+            want,
+            blocked_on: Vec::new(),
+            starts: Starts::Allowed,
+            restarts: BTreeSet::new(),
+        };
         let remembered = self.remembered.remove(&name);
         let worker = self.workers.entry(name.clone()).or_insert_with(|| WorkerEntry {
             desired: desired.clone(),
@@ -356,6 +348,8 @@ impl SyncLoop {
             running: false,
             told: Told::Nothing,
             holds: Holds::default(),
+            admission: Placement::Undecided,
+            leaving: None,
             waits: None,
         });
         worker.desired = desired.clone();
@@ -364,9 +358,11 @@ impl SyncLoop {
         let left = remembered.as_ref().and_then(|past| past.checkpoint.instance.as_ref());
         left.into_iter().for_each(|instance| worker.holds.add_left(instance));
         if let Want::Run(pod) = &desired.want {
+            worker.await_admission(pod, self.node.is_some());
             worker.pod = Some(pod.clone());
             // Until its worker has looked, the last that was known of the instance stands.
             worker.state = remembered.and_then(|past| past.state(pod));
+            worker.recall_preemption();
             self.held.insert(name.clone());
         }
         name

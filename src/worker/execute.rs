@@ -40,7 +40,13 @@ impl Worker {
                 self.stop_containers(stops, desired.generation);
                 Ok(())
             }
-            (Step::StopSandbox(id), _) => self.stop_sandbox(id).await,
+            (Step::StopSandbox(id), _) => {
+                let stopped = self.stop_sandbox(id).await;
+                if self.note_release(id, observed, &stopped) {
+                    return Err(AfterPass::Again);
+                }
+                stopped
+            }
             (Step::RemoveContainer(container), _) => runtime.remove_container(&self.name, container).await,
             (Step::RemoveInstance(uid), Want::Run(pod)) if pod.uid != *uid => {
                 // No other step depends on what is left on the node: a mount that refuses to go holds up no successor, and

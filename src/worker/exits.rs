@@ -4,12 +4,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tracing::{info, warn};
+use k8s_openapi::api::core::v1::{Container as Spec, ResourceRequirements};
+use tracing::info;
 
 use crate::pod::observed::{Container, Observed};
-use crate::pod::{ContainerId, PodName};
+use crate::pod::{ContainerId, ContainerRef, Pod, PodName};
+use crate::status::events::{EventType, Recorder};
 use crate::time::duration::format_duration;
 use crate::time::since::Since;
+
+const OOM_KILLED: &str = "OOMKilled";
 
 /// The ends of containers that the runtime still holds.
 #[derive(Debug, Default)]
@@ -46,16 +50,40 @@ impl Exits {
     }
 }
 
-/// Logs the end of a container in one line.
-pub(super) fn log_end(pod: &PodName, container: &Container) {
+/// Logs the end of a container in one line. One that the kernel killed for its memory is an event of its pod.
+pub(super) fn tell_end(events: &Recorder, name: &PodName, pod: Option<&Pod>, container: &Container) {
     let Some(exit) = container.exit() else { return };
-    let (name, id, code, reason) = (&container.name, &container.id, exit.code, exit.reason.as_str());
+    let (id, code, reason) = (&container.id, exit.code, exit.reason.as_str());
     let after = format_duration(exit.ran_for());
-    if reason == "OOMKilled" {
-        warn!(%pod, container = name, %id, exit_code = code, reason, after, "container was killed: out of memory");
+    if reason == OOM_KILLED {
+        // An instance before may have had other limits.
+        let pod = pod.filter(|pod| pod.uid == container.uid);
+        let spec = pod.and_then(|pod| pod.containers().find(|(_, spec)| spec.name == container.name));
+        let message = oom_message(&container.name, pod, spec.map(|(_, spec)| spec), code, &after);
+        let which = spec.map_or(ContainerRef::Main(0), |(which, _)| which);
+        let of = (which, container.name.as_str());
+        events.record(EventType::Warning, (name, &container.uid), of, OOM_KILLED, &message);
     } else {
-        info!(%pod, container = name, %id, exit_code = code, reason, after, "container has ended");
+        info!(pod = %name, container = container.name, %id, exit_code = code, reason, after, "container has ended");
     }
+}
+
+/// What is said of a container that was killed for its memory.
+fn oom_message(name: &str, pod: Option<&Pod>, spec: Option<&Spec>, code: i32, after: &str) -> String {
+    let limit_of = |resources: Option<&ResourceRequirements>| -> Option<String> {
+        resources?.limits.as_ref()?.get("memory").map(|limit| limit.0.clone())
+    };
+    let own = spec.and_then(|spec| limit_of(spec.resources.as_ref()));
+    let of_pod = pod.and_then(|pod| limit_of(pod.spec.resources.as_ref()));
+    let limit = match (own, of_pod, spec) {
+        (Some(limit), _, _) => format!("its limit is {limit}"),
+        (None, Some(limit), _) => format!("the limit of its pod is {limit}"),
+        (None, None, Some(_)) => {
+            "it has no limit: all pods together, or the node, were short of memory".to_owned()
+        }
+        (None, None, None) => "its limit is not known any more".to_owned(),
+    };
+    format!("Container {name} was killed after {after}, exit code {code}: out of memory; {limit}")
 }
 
 #[cfg(test)]
@@ -63,6 +91,25 @@ mod tests {
     use super::*;
     use crate::pod::observed::{ContainerState, Exit};
     use crate::pod::testing::container;
+
+    #[test]
+    fn who_was_killed_for_memory_is_told_its_limit() {
+        let limits = |memory: &str| serde_json::json!({"limits": {"memory": memory}});
+        let rows = [
+            (Some("16Mi"), Some("1Gi"), "out of memory; its limit is 16Mi"),
+            (None, Some("1Gi"), "out of memory; the limit of its pod is 1Gi"),
+            (None, None, "it has no limit"),
+        ];
+        for (own, whole, expect) in rows {
+            let mut pod = crate::pod::testing::pod("p", "u");
+            pod.spec.resources = whole.map(|memory| serde_json::from_value(limits(memory)).unwrap());
+            let container = &mut pod.spec.containers[0];
+            container.resources = own.map(|memory| serde_json::from_value(limits(memory)).unwrap());
+            let said = oom_message("main", Some(&pod), pod.spec.containers.first(), 137, "2s");
+            assert!(said.contains(expect), "{said}");
+        }
+        assert!(oom_message("main", None, None, 137, "2s").contains("not known any more"));
+    }
 
     #[test]
     fn an_end_is_dated_once_and_told_once() {

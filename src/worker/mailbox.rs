@@ -156,9 +156,16 @@ mod tests {
             want: Want::Run(Arc::new(pod("p", hash))),
             blocked_on: vec![],
             starts: Starts::Allowed,
+            restarts: Default::default(),
         };
         let want = Want::Stop { grace: None };
-        let stop = Desired { generation: 3, want, blocked_on: vec![], starts: Starts::Allowed };
+        let stop = Desired {
+            generation: 3,
+            want,
+            blocked_on: vec![],
+            starts: Starts::Allowed,
+            restarts: Default::default(),
+        };
         let (a, b) = (run(1, "a"), run(2, "b"));
         assert!(!mailbox.has_other_than(&a));
         sender.send(a.clone());
@@ -187,6 +194,7 @@ mod tests {
             want: Want::Stop { grace: None },
             blocked_on: vec![],
             starts: Starts::Allowed,
+            restarts: Default::default(),
         };
         let (sender, mut mailbox) = Mailbox::new();
         // The wait begins first: the message finds a waker.

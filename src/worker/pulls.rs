@@ -37,7 +37,7 @@ impl Worker {
         let (runtime, pod) = (self.context.runtime.clone(), pod.clone());
         self.jobs.start(JobKey::Future(name), async move {
             let Some(spec) = pod.container(which) else { return JobResult::Pulled(Err(ImageError::Absent)) };
-            JobResult::Pulled(match runtime.look_for_image(spec, permit).await {
+            JobResult::Pulled(match runtime.look_for_image(&pod, spec, permit).await {
                 Ok(Image::Present(image)) => Ok(image),
                 Ok(Image::ToBePulled) => runtime.pull_image(&pod, spec, context).await,
                 Err(error) => Err(error),

@@ -7,6 +7,7 @@ use tracing::{info, warn};
 
 use super::instance::Instance;
 use super::{AfterPass, Worker};
+use crate::host::volume::are_slow;
 use crate::plan::{Desired, Failure, MadeSandbox, StartContainer};
 use crate::pod::hook::Hook;
 use crate::pod::observed::Observed;
@@ -27,6 +28,12 @@ impl Worker {
         self.uids_on_disk.insert(pod.uid.clone());
         self.context.handles.telemetry.metrics.pod_started();
         let runtime = self.context.runtime.clone();
+        // A server that is away keeps nobody else waiting for a permit.
+        if are_slow(pod)
+            && let Err(error) = self.prepare_sandbox(pod, attempt).await
+        {
+            return self.sandbox_failed(error);
+        }
         let permit = match self.unless_changed(desired, runtime.sandbox_permit(pod)).await {
             Some(permit) => permit,
             None => return Err(AfterPass::Again),
@@ -123,7 +130,7 @@ impl Worker {
         let create = async {
             let image = match pulled {
                 Some(image) => Ok(Image::Present(image)),
-                None => runtime.look_for_image(spec, permit).await,
+                None => runtime.look_for_image(pod, spec, permit).await,
             };
             match image {
                 Ok(Image::Present(image)) => {

@@ -9,11 +9,12 @@ use tracing::{info, warn};
 
 use super::jobs::{JobKey, JobResult};
 use super::{AfterPass, Worker};
-use crate::plan::{StartHook, StopAction, StopContainer};
+use crate::plan::{MAX_RELEASES, StartHook, StopAction, StopContainer};
 use crate::pod::hook::Hook;
 use crate::pod::observed::{Container, ContainerState, Observed};
 use crate::pod::{ContainerId, Pod, SandboxId};
 use crate::runtime::StepError;
+use crate::runtime::cri::ErrorClass;
 use crate::runtime::handlers::hooks::POST_START_LIMIT;
 use crate::status::events::EventType;
 use crate::text::chain;
@@ -71,6 +72,37 @@ impl Worker {
             future::pending().await
         };
         future::or(self.context.runtime.stop_sandbox(id), late).await
+    }
+
+    /// Notes whether the network of a dead sandbox was released; true when its successor waits for it no longer.
+    pub(super) fn note_release(
+        &mut self,
+        id: &SandboxId,
+        observed: &Observed,
+        stopped: &Result<(), StepError>,
+    ) -> bool {
+        let Some(instance) = self.instance.as_mut() else { return false };
+        let unreleased = &mut instance.history.unreleased;
+        unreleased.retain(|known, _| observed.sandboxes.iter().any(|s| s.id == *known));
+        let is_dead = observed.sandboxes.iter().any(|s| s.id == *id && !s.ready);
+        let error = match stopped {
+            Err(StepError::Cri(error)) if is_dead && !error.is_away() => error,
+            Err(_) => return false,
+            Ok(()) => {
+                unreleased.remove(id);
+                return false;
+            }
+        };
+        let failures = unreleased.entry(id.clone()).or_default();
+        let before = *failures;
+        // A call that was given all its time need not be given it once more.
+        let more = if error.class == ErrorClass::Timeout { MAX_RELEASES } else { 1 };
+        *failures = before.saturating_add(more);
+        let gives_up = before < MAX_RELEASES && *failures >= MAX_RELEASES && instance.wanted;
+        if gives_up {
+            warn!(pod = %self.name, sandbox = %id, %error, "cannot release the network of a dead sandbox; its successor waits no longer");
+        }
+        gives_up
     }
 
     /// Runs the postStart hook of a container that was just started.

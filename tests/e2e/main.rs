@@ -11,6 +11,7 @@
 #[path = "../rig/rig.rs"]
 mod rig;
 
+mod admission;
 mod adopt;
 mod bad_input;
 mod boots;
@@ -50,6 +51,7 @@ mod service_manager;
 mod signed;
 mod status;
 mod succession;
+mod systemd_cgroups;
 mod torture;
 mod two_agents;
 mod upgrade;
@@ -59,4 +61,7 @@ mod url_hostile;
 mod url_proxy;
 mod url_signed;
 mod url_tls;
+mod volume_kinds;
+mod volume_manifests;
 mod volumes;
+mod watch_files;

@@ -13,8 +13,8 @@ fn rig_with_moody_network() -> Rig {
     let rig = Rig::without_containerd();
     let config = rig.dir().join("containerd.toml");
     let text = fs::read_to_string(&config).expect("read containerd's configuration");
-    let real = text.lines().find_map(|line| line.trim().strip_prefix("bin_dir = ")).expect("the CNI plugins");
-    let real = real.trim_matches('"').to_owned();
+    let real = text.lines().find_map(|line| line.trim().strip_prefix("bin_dir")).expect("the CNI plugins");
+    let real = real.split('"').nth(1).expect("a path").to_owned();
     let own = rig.dir().join("cni-bin");
     fs::create_dir(&own).expect("create the directory of the plugins");
     for plugin in fs::read_dir(&real).expect("the CNI plugins").flatten() {
@@ -134,4 +134,28 @@ fn a_network_that_hangs_when_it_is_released_is_named_soon() {
     wait_until_it_hangs(&rig);
     let told = || agent.log_lines_with("StopPodSandbox").iter().any(|line| line.contains("WARN"));
     assert!(wait_until(Duration::from_secs(30), told), "{}", rig.report());
+}
+
+#[test]
+fn a_network_that_cannot_be_released_holds_back_no_successor() {
+    let rig = rig_with_moody_network();
+    rig.write_manifest("pod.yaml", &manifest::idle("pod"));
+    let agent = rig.start_agent(&[]);
+    rig.wait_running("pod-node1", "main");
+    let refusal = r#"{"cniVersion":"0.4.0","code":100,"msg":"no such lease"}"#;
+    set_mood(&rig, "DEL", &format!("echo '{refusal}'; exit 1\n"));
+    // The sandbox dies, as all do in a reboot.
+    let sandbox = rig.ready_sandboxes("default", "pod-node1").remove(0);
+    rig.kill_process(sandbox.pid);
+    let died = Instant::now();
+    let successor = || rig.ready_sandboxes("default", "pod-node1").iter().any(|seen| seen.id != sandbox.id);
+    assert!(wait_until(Duration::from_secs(20), successor), "{}", rig.report());
+    println!("replaced after {:?}", died.elapsed());
+    rig.wait_running("pod-node1", "main");
+    let told = agent.log_lines_with("no such lease");
+    assert!(told.iter().any(|line| line.contains("its successor waits no longer")), "{}", agent.log());
+    // What was not released is tried again, and not forgotten.
+    calm(&rig, "DEL");
+    let lease = || rig.output("sh", &["-c", "cat /var/lib/cni/networks/rig/10.* | tr -d '\r'"]);
+    rig.wait("the lease to be returned", || !lease().contains(&sandbox.id));
 }

@@ -229,8 +229,6 @@ fn what_needs_no_warning_and_what_does() {
     agent.wait_for_log("PodOSNotSupported");
     assert!(rig.sandboxes().iter().all(|seen| seen.pod != "alien-node1"));
 
-    let warned = agent.log_lines_with("not honoured yet");
-    let field = "spec.containers[0].resizePolicy";
-    assert!(warned.iter().any(|line| line.contains(field)), "{warned:#?}");
-    assert!(warned.iter().all(|line| line.contains("later.yaml")), "{warned:#?}");
+    // No pod of ours is resized in place, and no other field runs without effect.
+    assert_eq!(agent.log_lines_with("not honoured yet"), Vec::<String>::new());
 }

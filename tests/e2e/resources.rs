@@ -111,6 +111,67 @@ fn a_container_over_its_limit_is_oom_killed() {
     };
     rig.wait("the container to be OOMKilled", || terminated()["reason"] == "OOMKilled");
     assert_eq!(terminated()["exitCode"], 137);
-    agent.wait_for_log("out of memory");
+    agent.wait_for_log("out of memory; its limit is 16Mi");
+    let events = rig.http_get("http://127.0.0.1:10255/events").expect("the events").body;
+    assert!(events.contains("\"OOMKilled\"") && events.contains("its limit is 16Mi"), "{events}");
     assert!(rig.containers_of(&name).iter().all(|seen| seen.state != ContainerState::Running));
+}
+
+/// The CPUs that a container's main process may run on.
+fn allowed_cpus(rig: &Rig, pid: u32) -> String {
+    let status = rig.output("cat", &[&format!("/proc/{pid}/status")]);
+    let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    line.unwrap_or_default().trim().to_owned()
+}
+
+#[test]
+fn a_guaranteed_pod_has_cpus_of_its_own_and_the_others_share_the_rest() {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if cores < 2 {
+        eprintln!("not run: one CPU is reserved, and there is no other");
+        return;
+    }
+    let rig = Rig::new();
+    rig.write_config("cpuManagerPolicy: static\nreservedSystemCPUs: '0'\n");
+    let flag = format!("--config={}", rig.config_path().display());
+    rig.write_manifest("shared.yaml", &manifest::idle("shared"));
+    let agent = rig.start_agent(&[&flag]);
+    let shared = rig.wait_running(&format!("shared-{NODE}"), "main");
+    let all = allowed_cpus(&rig, shared.pid);
+    assert_eq!(all, format!("0-{}", cores - 1), "all of them");
+
+    let whole = pod("whole", "", "{limits: {cpu: '1', memory: 32Mi}}", IDLE);
+    rig.write_manifest("whole.yaml", &whole);
+    let whole_name = format!("whole-{NODE}");
+    let own = rig.wait_running(&whole_name, "main");
+    assert_eq!(allowed_cpus(&rig, own.pid), "1");
+    let rest = if cores == 2 { "0".to_owned() } else { format!("0,2-{}", cores - 1).replace("2-2", "2") };
+    rig.wait("the others to share the rest", || allowed_cpus(&rig, shared.pid) == rest);
+    let state = || std::fs::read_to_string(rig.root_dir().join("cpu_manager_state")).unwrap_or_default();
+    let uid = uid(&rig, &whole_name);
+    let told: Value = serde_json::from_str(&state()).expect("the state");
+    assert_eq!(
+        (told["policyName"].as_str(), told["defaultCpuSet"].as_str()),
+        (Some("static"), Some(rest.as_str()))
+    );
+    assert_eq!(told["entries"][&uid]["main"], "1");
+
+    // One that comes while another has them, and one that asks for a part.
+    rig.write_manifest("part.yaml", &pod("part", "", "{limits: {cpu: 100m, memory: 32Mi}}", IDLE));
+    let part = rig.wait_running(&format!("part-{NODE}"), "main");
+    assert_eq!(allowed_cpus(&rig, part.pid), rest);
+
+    // A successor leaves all of it alone, and gives it back when the pod is gone.
+    agent.kill9();
+    let before = state();
+    let _agent = rig.start_agent(&[&flag]);
+    rig.write_manifest("late.yaml", &manifest::idle("late"));
+    let late = rig.wait_running(&format!("late-{NODE}"), "main");
+    assert_eq!(allowed_cpus(&rig, late.pid), rest);
+    assert_eq!((state(), allowed_cpus(&rig, own.pid)), (before, "1".to_owned()));
+    rig.remove_manifest("whole.yaml");
+    for pid in [shared.pid, part.pid, late.pid] {
+        rig.wait("the CPU to be shared again", || allowed_cpus(&rig, pid) == all);
+    }
+    assert!(!state().contains(&uid), "{}", state());
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
 use serde_json::Value;
 
@@ -122,11 +123,20 @@ fn privileged_containers_seccomp_profiles_and_init_containers() {
 fn what_cannot_be_held_to_what_it_asks_for_does_not_run() {
     let rig = Rig::new();
     rig.write_config("");
-    let rows = [
+    let mut rows = vec![
         ("sysctl", "sysctls: [{name: net.core.somaxconn, value: '1'}]", "SysctlForbidden"),
         ("strict", "supplementalGroupsPolicy: Strict", "SupplementalGroupsPolicyNotSupported"),
     ];
-    for (name, field, _) in rows {
+    // What the kernel of this machine has, it can enforce.
+    for (module, row) in [
+        ("/sys/module/apparmor", ("apparmor", "appArmorProfile: {type: RuntimeDefault}", "AppArmor")),
+        ("/sys/fs/selinux/enforce", ("selinux", "seLinuxOptions: {level: 's0:c1,c2'}", "SELinux")),
+    ] {
+        if !Path::new(module).exists() {
+            rows.push(row);
+        }
+    }
+    for (name, field, _) in &rows {
         let text = pod(name, &format!("securityContext: {{{field}}}"), "", "");
         rig.write_manifest(&format!("{name}.yaml"), &text);
     }

@@ -84,6 +84,11 @@ impl<'rig> Agent<'rig> {
         self.wait_for_end();
     }
 
+    /// Asks it to end, and leaves it to the caller to see that it has.
+    pub(crate) fn terminate_in_place(&self) {
+        self.signal(Signal::TERM);
+    }
+
     /// Asks it to end, and waits until it has.
     pub(crate) fn terminate(mut self) -> ExitStatus {
         self.signal(Signal::TERM);

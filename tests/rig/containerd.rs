@@ -1,5 +1,6 @@
 //! A containerd of the rig's own: its configuration, its start and its end.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -11,6 +12,30 @@ use super::cri::Observer;
 use super::machine::Machine;
 use super::wait::wait_until;
 use super::{PAUSE, needs};
+
+/// Names a directory with another containerd, its shim and `ctr`, in place of the distribution's.
+const DIRECTORY: &str = "RKUBELET_CONTAINERD";
+
+/// Where programs are looked for.
+pub(crate) fn search_path() -> OsString {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let chosen = std::env::var_os(DIRECTORY).map(PathBuf::from);
+    std::env::join_paths(chosen.into_iter().chain(std::env::split_paths(&path))).expect("a search path")
+}
+
+/// What `containerd --version` says.
+pub(crate) fn version() -> String {
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec containerd --version"]).env("PATH", search_path());
+    let output = command.output().expect("run containerd --version");
+    assert!(output.status.success(), "containerd --version: {output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Whether this is containerd 1.x: `containerd github.com/containerd/containerd 1.6.20~ds1 ...`, with a `v` or without.
+fn is_first_major(version: &str) -> bool {
+    version.split_whitespace().nth(2).is_some_and(|word| word.trim_start_matches('v').starts_with("1."))
+}
 
 /// A running containerd.
 pub(crate) struct Containerd {
@@ -100,24 +125,33 @@ pub(crate) fn install(dir: &Path, template_root: &Path) {
     let cni = dir.join("cni");
     fs::create_dir_all(&cni).expect("create the CNI directory");
     fs::write(cni.join("10-rig.conflist"), CNI).expect("write the CNI configuration");
-    let config = CONFIG
+    let config = if is_first_major(&version()) { CONFIG_2 } else { CONFIG_3 };
+    let config = config
+        .replace("{off}", OFF)
         .replace("{dir}", &dir.display().to_string())
         .replace("{plugins}", needs::cni_plugins())
         .replace("{pause}", PAUSE);
     fs::write(dir.join("containerd.toml"), config).expect("write containerd's configuration");
 }
 
-// The plugins that are off only cost start-up time, but for `opt`, which would make /opt/containerd.
-const CONFIG: &str = r#"
+// They only cost start-up time, but for `opt`, which would make /opt/containerd, and `nri`, which would make a socket.
+const OFF: &str = r#"
+disabled_plugins = [
+  "io.containerd.internal.v1.opt", "io.containerd.internal.v1.restart", "io.containerd.internal.v1.tracing",
+  "io.containerd.nri.v1.nri",
+  "io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.blockfile",
+  "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.devmapper",
+  "io.containerd.snapshotter.v1.erofs", "io.containerd.snapshotter.v1.zfs",
+  "io.containerd.tracing.processor.v1.otlp",
+]
+"#;
+
+/// For containerd 1.x.
+const CONFIG_2: &str = r#"
 version = 2
 root = "{dir}/containerd-root"
 state = "{dir}/containerd-state"
-disabled_plugins = [
-  "io.containerd.internal.v1.opt", "io.containerd.internal.v1.restart", "io.containerd.internal.v1.tracing",
-  "io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.blockfile",
-  "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.devmapper",
-  "io.containerd.snapshotter.v1.zfs", "io.containerd.tracing.processor.v1.otlp",
-]
+{off}
 [grpc]
   address = "{dir}/containerd.sock"
 [plugins."io.containerd.grpc.v1.cri"]
@@ -131,6 +165,29 @@ disabled_plugins = [
   conf_dir = "{dir}/cni"
 [plugins."io.containerd.grpc.v1.cri".containerd]
   snapshotter = "overlayfs"
+"#;
+
+/// For containerd 2.x, which reads the former too, but not all of it.
+const CONFIG_3: &str = r#"
+version = 3
+root = "{dir}/containerd-root"
+state = "{dir}/containerd-state"
+{off}
+[grpc]
+  address = "{dir}/containerd.sock"
+[plugins."io.containerd.cri.v1.images"]
+  snapshotter = "overlayfs"
+[plugins."io.containerd.cri.v1.images".pinned_images]
+  sandbox = "{pause}"
+[plugins."io.containerd.cri.v1.runtime"]
+  # Without CAP_SYS_RESOURCE runc cannot lower oom_score_adj, and no sandbox would start.
+  restrict_oom_score_adj = true
+[plugins."io.containerd.cri.v1.runtime".cni]
+  bin_dirs = ["{plugins}"]
+  conf_dir = "{dir}/cni"
+[plugins."io.containerd.grpc.v1.cri"]
+  stream_server_address = "127.0.0.1"
+  stream_server_port = "0"
 "#;
 
 const CNI: &str = r#"{

@@ -108,7 +108,10 @@ impl Observer {
     pub(crate) fn answers(&self) -> bool {
         let reply = self.try_call::<_, StatusResponse>("Status", Empty {});
         let conditions = reply.ok().and_then(|reply| reply.status).unwrap_or_default().conditions;
-        !conditions.is_empty() && conditions.iter().all(|condition| condition.status)
+        // containerd 2 has conditions of its own too, such as the absence of deprecated settings.
+        ["RuntimeReady", "NetworkReady"]
+            .iter()
+            .all(|kind| conditions.iter().any(|condition| condition.kind == *kind && condition.status))
     }
 
     /// Every sandbox, oldest first.
@@ -300,6 +303,7 @@ messages! {
         #[prost(message, repeated, tag = "1")] conditions: Vec<RuntimeCondition>,
     }
     struct RuntimeCondition {
+        #[prost(string, tag = "1")] kind: String,
         #[prost(bool, tag = "2")] status: bool,
     }
     struct ListPodSandboxResponse {

@@ -26,10 +26,10 @@ pub(crate) fn template() -> Template {
     let cache = build_dir().join("rig");
     fs::create_dir_all(&cache).expect("create the directory of templates");
     let busybox = fs::read(needs::busybox()).expect("read busybox");
-    let version =
-        Command::new("containerd").arg("--version").output().expect("run containerd --version").stdout;
+    let version = containerd::version();
     let mut hash = Sha256::new();
-    for input in [&busybox, PAUSE_SOURCE.as_bytes(), HOLD_SOURCE.as_bytes(), &version, &RECIPE.to_be_bytes()]
+    for input in
+        [&busybox, PAUSE_SOURCE.as_bytes(), HOLD_SOURCE.as_bytes(), version.as_bytes(), &RECIPE.to_be_bytes()]
     {
         hash.update(Sha256::digest(input));
     }

@@ -14,7 +14,7 @@ use rustix::process::Pid;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::cgroups::{self, Cgroups};
-use super::{NODE, NODE_IP};
+use super::{NODE, NODE_IP, containerd};
 
 const PREFIX: &str = "rkubelet-rig-";
 /// Whether directories outlive their machines: see [`Machine::keep_directories`].
@@ -33,6 +33,17 @@ pub(crate) struct Machine {
 impl Machine {
     /// Starts a machine whose first process is the pause program.
     pub(crate) fn start(pause_program: &Path) -> Self {
+        Self::start_with(&format!("exec {} --stdin > /dev/null", pause_program.display()), "exec \"$@\"")
+    }
+
+    /// Starts a machine whose first process is a systemd that starts nothing of its own.
+    pub(crate) fn start_with_systemd() -> Self {
+        // systemd ends with nobody's standard input: who started it waits for that, and kills it.
+        Self::start_with(SYSTEMD, "exec 3<&0; \"$@\" < /dev/null & cat <&3 > /dev/null; kill -KILL $!; wait")
+    }
+
+    /// Starts a machine whose first process ends up as `first`, and which is started by `launch`.
+    fn start_with(first: &str, launch: &str) -> Self {
         static SWEEP: Once = Once::new();
         SWEEP.call_once(Self::sweep);
         static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -45,9 +56,9 @@ impl Machine {
         fs::create_dir(&dir).unwrap_or_else(|error| panic!("create {}: {error}", dir.display()));
         let cgroups = Cgroups::create(&name);
 
-        let script = init_script(&cgroups, &dir, pause_program);
+        let script = init_script(&cgroups, &dir, first);
         let mut unshare = Command::new("sh")
-            .args(["-e", "-c", &format!("{}exec \"$@\"", join_script(&cgroups.root_procs_files())), "sh"])
+            .args(["-e", "-c", &format!("{}{launch}", join_script(&cgroups.root_procs_files())), "sh"])
             .args(["unshare", "--net", "--mount", "--pid", "--ipc", "--uts", "--cgroup"])
             .args(["--fork", "--kill-child", "sh", "-e", "-c", &script])
             .stdin(Stdio::piped())
@@ -83,6 +94,7 @@ impl Machine {
             .args(["nsenter", &format!("--target={}", self.first_pid)])
             .args(["--net", "--mount", "--pid", "--ipc", "--uts", "--cgroup", "--", program])
             .current_dir("/")
+            .env("PATH", containerd::search_path())
             .process_group(0)
             .stdin(Stdio::null());
         command
@@ -163,8 +175,15 @@ pub(crate) fn inside_network<T: Send + 'static>(
     })
 }
 
-/// Runs as the first process: prints its pid outside, makes the machine private, and becomes the pause program.
-fn init_script(cgroups: &Cgroups, dir: &Path, pause_program: &Path) -> String {
+/// `container` keeps it from changing settings of the kernel.
+const SYSTEMD: &str = "\
+    mkdir -p /run/systemd/system /run/lock\n\
+    printf '[Unit]\\nDefaultDependencies=no\\n' > /run/systemd/system/nothing.target\n\
+    exec env -i PATH=$PATH container=rig /lib/systemd/systemd --system --unit=nothing.target \
+        --show-status=0 --log-target=null > /dev/null 2>&1";
+
+/// Runs as the first process: prints its pid outside, makes the machine private, and becomes `first`.
+fn init_script(cgroups: &Cgroups, dir: &Path, first: &str) -> String {
     format!(
         "read -r pid rest < /proc/self/stat; echo $pid\n\
          mount --make-rprivate /\n\
@@ -179,9 +198,8 @@ fn init_script(cgroups: &Cgroups, dir: &Path, pause_program: &Path) -> String {
          ip route add default via 192.0.2.1\n\
          echo {NODE} > /proc/sys/kernel/hostname\n\
          echo ready\n\
-         exec {} --stdin > /dev/null\n",
+         {first}\n",
         cgroups.mount_script(&dir.join("cgroup")),
-        pause_program.display(),
         links = dir.join("log/containers").display(),
     )
 }

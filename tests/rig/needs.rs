@@ -13,6 +13,7 @@ const NEEDS: &[(&[&str], &str)] = &[
     (&["/usr/sbin/iptables", "/sbin/iptables"], "iptables"),
     (&["/usr/sbin/ip", "/sbin/ip", "/usr/bin/ip", "/bin/ip"], "iproute2"),
     (&["/usr/bin/nsenter"], "util-linux"),
+    (&["/lib/systemd/systemd"], "systemd"),
     (&["/usr/bin/mount", "/bin/mount"], "mount"),
     (&["/usr/bin/cc"], "gcc"),
     (&["/usr/include/stdlib.h"], "libc6-dev"),

@@ -84,9 +84,24 @@ impl Rig {
 
     /// A machine whose containerd is not started yet; its images are loaded all the same.
     pub(crate) fn without_containerd() -> Self {
+        let template = Self::template();
+        Self::on(Machine::start(&template.pause_program), &template)
+    }
+
+    /// The same, with systemd as the first process, which containerd and the agent may have make their cgroups.
+    pub(crate) fn with_systemd() -> Self {
+        let rig = Self::on(Machine::start_with_systemd(), &Self::template());
+        let socket = format!("/proc/{}/root/run/systemd/private", rig.machine.first_pid());
+        assert!(wait_until(PATIENCE, || Path::new(&socket).exists()), "systemd does not listen");
+        rig
+    }
+
+    fn template() -> images::Template {
         needs::check();
-        let template = images::template();
-        let machine = Machine::start(&template.pause_program);
+        images::template()
+    }
+
+    fn on(machine: Machine, template: &images::Template) -> Self {
         let rig = Self { containerd: Mutex::new(None), agent_logs: Mutex::default(), machine };
         containerd::install(rig.dir(), &template.containerd_root);
         for dir in [rig.manifest_dir(), rig.root_dir(), rig.pod_logs_dir()] {

@@ -8,6 +8,7 @@ const MUST_HAVE: &[(&str, &str, &str)] = &[
     ("Service", "Type", "notify"),
     ("Service", "NotifyAccess", "main"),
     ("Service", "Restart", "always"),
+    ("Service", "RestartPreventExitStatus", "64"),
     ("Service", "KillMode", "process"),
     ("Service", "Delegate", "yes"),
     ("Service", "OOMScoreAdjust", "-999"),

@@ -167,6 +167,7 @@ impl PodRuntime for SimRuntime {
 
     fn look_for_image<'a>(
         &'a self,
+        _: &'a Pod,
         container: &'a ContainerSpec,
         permit: PullPermit,
     ) -> Answer<'a, Result<Image, ImageError>> {

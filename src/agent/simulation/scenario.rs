@@ -18,6 +18,7 @@ use crate::pod::PodName;
 use crate::status::Telemetry;
 use crate::status::events::Recorder;
 use crate::status::metrics::Metrics;
+use crate::sync::admission::{NodeLimits, PODS};
 use crate::sync::handles::Handles;
 use crate::sync::message::Event;
 use crate::sync::published::Published;
@@ -296,13 +297,16 @@ impl Scenario {
             crash_loop: Backoff::crash_loop(Duration::from_secs(60)),
         };
         let view = Published::default();
-        let sync_loop = SyncLoop::new(SOURCES).remembering(remembered.clone());
+        // Room for all of them: nobody is told before it is known what runs, as on a real node.
+        let allocatable = [(PODS.to_owned(), 110)].into_iter().collect();
+        let node = NodeLimits { allocatable, ..NodeLimits::default() };
+        let sync_loop = SyncLoop::new(SOURCES).remembering(remembered.clone()).on_node(node);
         let pool = WorkerPool::new(context, remembered);
-        let metrics = handles.telemetry.metrics.clone();
+        let telemetry = handles.telemetry.clone();
         let executor = handles.executor.clone();
         let tasks = vec![
             executor.spawn(prober.run()),
-            executor.spawn(run_sync_loop(sync_loop, events, pool, view.clone(), metrics)),
+            executor.spawn(run_sync_loop(sync_loop, events, pool, view.clone(), telemetry)),
         ];
         self.agent = Some(Agent { executor, inbox, view, tasks });
     }

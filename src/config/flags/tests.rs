@@ -177,7 +177,7 @@ fn mirrored_fields_are_set_and_flags_without_effect_listed() {
     flags.apply_to(&mut configuration);
     assert_eq!(configuration.get("maxPods"), Some(&json!(5)));
     assert_eq!(configuration.get("logging.verbosity"), Some(&json!(3)));
-    assert_eq!(flags.without_effect(), ["--max-pods", "--port", "--kubeconfig"]);
+    assert_eq!(flags.without_effect(), ["--port", "--kubeconfig"]);
 }
 
 #[test]

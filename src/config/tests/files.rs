@@ -47,7 +47,7 @@ fn file_drop_ins_and_flags_are_merged_in_order() {
     assert_eq!(
         loaded.warnings,
         [
-            "KubeletConfiguration fields without effect yet: logging.format, maxPods".to_owned(),
+            "KubeletConfiguration fields without effect yet: logging.format".to_owned(),
             format!(
                 "files in --config-dir ignored, their suffix is not .conf: {}",
                 drop_ins.join("30.yaml").display()

@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use super::{resolve, resolve_on};
 use crate::config::Config;
+use crate::config::node_resources::{Enforced, NodeResourceSettings, ReservedCgroup};
 use crate::config::resolve::CgroupSettings;
 use crate::http::tls::Roots;
 use crate::http::{PlainText, Tls};
 use crate::plan::log_rotation::Policy;
 use crate::pod::cgroup_name::{CgroupDriver, CgroupRoot};
+use crate::pod::node_allocatable::{Reservations, Threshold};
+use crate::pod::quantity::Amount;
 
 #[test]
 fn defaults_are_those_of_kubelet() {
@@ -53,6 +56,21 @@ fn defaults_are_those_of_kubelet() {
                 quota_period: Some(100_000),
                 pod_pids_limit: None,
                 single_process_oom_kill: false,
+            },
+            node_labels: config.node_labels.clone(),
+            cpu_manager: None,
+            node_resources: NodeResourceSettings {
+                reservations: Reservations {
+                    memory_threshold: Some(Threshold::Quantity(Amount::parse("100Mi").unwrap())),
+                    disk_threshold: Some(Threshold::Part(0.1)),
+                    ..Reservations::default()
+                },
+                reserved_cpus: [].into(),
+                limit_pods: true,
+                kube_cgroup: None,
+                system_cgroup: None,
+                max_pods: 110,
+                pods_per_core: 0,
             },
             parallel_image_pulls: Some(1),
             image_pull_deadline: Duration::from_secs(3600),
@@ -110,10 +128,8 @@ fn flags_win_over_the_file() {
     assert_eq!(config.pod_manifest_path, Some(PathBuf::from("/cwd/m")));
     assert_eq!(config.verbosity, 4);
     assert_eq!(config.cluster_dns, ["10.0.0.2".parse::<std::net::IpAddr>().unwrap()]);
-    assert_eq!(
-        config.warnings,
-        ["KubeletConfiguration fields without effect yet: maxPods", "flags without effect yet: --max-pods"]
-    );
+    assert_eq!(config.node_resources.max_pods, 20);
+    assert_eq!(config.warnings, Vec::<String>::new());
 
     assert_eq!(resolve(body, &["--pod-manifest-path="]).pod_manifest_path, None);
 }
@@ -141,7 +157,8 @@ fn endpoints_addresses_labels_and_headers_are_read() {
     assert_eq!(config.node_ips.len(), 2);
     assert_eq!(config.manifest_url_headers.get_all("a").iter().collect::<Vec<_>>(), ["secret-1", "secret-2"]);
     assert!(!format!("{config:?}").contains("secret"), "the values of headers do not show");
-    assert_eq!(config.warnings, ["flags without effect yet: --node-labels"]);
+    assert_eq!((config.node_labels["a"].as_str(), config.node_labels["c"].as_str()), ("b", ""));
+    assert_eq!(config.warnings, Vec::<String>::new());
 }
 
 #[test]
@@ -208,4 +225,49 @@ fn a_negative_size_switches_rotation_off() {
     {
         assert_eq!(size(text), bytes, "{text}");
     }
+}
+
+#[test]
+fn what_is_reserved() {
+    let read = |yaml: &str, flags: &[&str]| resolve(yaml, flags).node_resources;
+    let quantity = |text| Some(Threshold::Quantity(Amount::parse(text).unwrap()));
+    let rows: [(&str, &[&str], Option<Threshold>, Option<Threshold>); 6] = [
+        ("evictionHard: {}", &[], None, None),
+        ("evictionHard: {memory.available: 5%}", &[], Some(Threshold::Part(0.05)), None),
+        ("evictionHard: {nodefs.available: 1Gi, memory.available: 0%}", &[], None, quantity("1Gi")),
+        (
+            "evictionHard: {nodefs.available: 1Gi}\nmergeDefaultEvictionSettings: true",
+            &[],
+            quantity("100Mi"),
+            quantity("1Gi"),
+        ),
+        ("", &["--eviction-hard=memory.available<1Gi"], quantity("1Gi"), None),
+        ("", &["--experimental-allocatable-ignore-eviction"], None, None),
+    ];
+    for (yaml, flags, memory, disk) in rows {
+        let found = read(yaml, flags).reservations;
+        assert_eq!((found.memory_threshold, found.disk_threshold), (memory, disk), "{yaml} {flags:?}");
+    }
+    let found = read(
+        "kubeReserved: {cpu: 500m, memory: 1Gi}\nsystemReserved: {pid: '10'}\nreservedSystemCPUs: '0,2-3'\n\
+         enforceNodeAllocatable: [none]\nmaxPods: 20\npodsPerCore: 5",
+        &[],
+    );
+    let amount = |text: &str| Amount::parse(text).unwrap();
+    assert_eq!(found.reservations.kube, [("memory".to_owned(), amount("1Gi"))].into());
+    assert_eq!(
+        found.reservations.system,
+        [("cpu".to_owned(), amount("3")), ("pid".to_owned(), amount("10"))].into()
+    );
+    assert_eq!(found.reserved_cpus, [0, 2, 3].into());
+    assert_eq!((found.limit_pods, found.max_pods, found.pods_per_core), (false, 20, 5));
+    let found = read(
+        "enforceNodeAllocatable: [kube-reserved-compressible, system-reserved]\nkubeReservedCgroup: /kube\n\
+         systemReservedCgroup: system.slice",
+        &[],
+    );
+    let cgroup = |name: &str, enforced| Some(ReservedCgroup { name: name.to_owned(), enforced });
+    assert_eq!(found.kube_cgroup, cgroup("/kube", Enforced::CpuAlone));
+    assert_eq!(found.system_cgroup, cgroup("system.slice", Enforced::All));
+    assert!(!found.limit_pods);
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{Checks, name};
+use crate::pod::node_allocatable::parse_cpu_list;
 use crate::pod::quantity::Amount;
 
 const LEVELS: [&str; 6] = [
@@ -37,6 +38,7 @@ pub(super) fn check(checks: &mut Checks<'_>) {
     }
     check_enforcement(checks);
     check_cpus(checks);
+    check_cpu_manager(checks);
     check_memory(checks);
 }
 
@@ -81,7 +83,7 @@ fn check_cpus(checks: &mut Checks<'_>) {
     if cpus.is_empty() {
         return;
     }
-    if !is_cpu_set(cpus) {
+    if parse_cpu_list(cpus).is_none() {
         checks.refuse(FIELD, format!("{cpus:?} is not a list of CPUs such as 0,2-3"));
     }
     for other in ["systemReservedCgroup", "kubeReservedCgroup"] {
@@ -91,15 +93,23 @@ fn check_cpus(checks: &mut Checks<'_>) {
     }
 }
 
-/// Numbers and ranges, separated by commas.
-fn is_cpu_set(text: &str) -> bool {
-    text.split(',').all(|part| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        match (first.parse::<u32>(), last.parse::<u32>()) {
-            (Ok(first), Ok(last)) => first <= last,
-            _ => false,
-        }
-    })
+/// The static policy needs CPUs that nobody has for itself; its options are not there yet, and nobody else has any.
+fn check_cpu_manager(checks: &mut Checks<'_>) {
+    const FIELD: &str = "cpuManagerPolicy";
+    let cpu = |(resource, value): (&str, &str)| {
+        resource == "cpu" && Amount::parse(value).is_ok_and(|amount| !amount.is_zero())
+    };
+    let mut reserved = !checks.text("reservedSystemCPUs").is_empty();
+    for field in ["kubeReserved", "systemReserved"] {
+        reserved |= checks.pairs(field).any(cpu);
+    }
+    if checks.text(FIELD) == "static" && !reserved {
+        let reason = "static needs reservedSystemCPUs, or cpu in kubeReserved or systemReserved";
+        checks.refuse(FIELD, reason);
+    }
+    if checks.pairs("cpuManagerPolicyOptions").next().is_some() {
+        checks.refuse("cpuManagerPolicyOptions", "options of policies are not supported yet");
+    }
 }
 
 fn check_memory(checks: &mut Checks<'_>) {

@@ -21,12 +21,17 @@ fn hierarchies(root: &Path, unified: bool) -> Hierarchies {
     })
 }
 
+fn all_pods() -> PodFigures {
+    let (cpu_shares, memory_limit, pids_limit) = (Some(2048), Some(1 << 30), Some(32_768));
+    PodFigures { cpu_shares, memory_limit, pids_limit, ..PodFigures::default() }
+}
+
 fn resource(root: &Path, unified: bool) -> PodCgroups {
     for point in hierarchies(root, unified).points() {
         fs::create_dir_all(point).unwrap();
     }
     let node = NodeResources { unified, pod_pids_limit: Some(50), ..NodeResources::default() };
-    let cgroups = Cgroups::new(CgroupRoot::new("/r"), true, node, hierarchies(root, unified), 2);
+    let cgroups = Cgroups::new(CgroupRoot::new("/r"), true, node, hierarchies(root, unified), all_pods());
     PodCgroups(Arc::new(cgroups), Dirs::new(root.join("root"), root.join("logs")))
 }
 
@@ -75,6 +80,8 @@ fn values_of_both_versions() {
         files(root.path()),
         expect(&[
             ("cpu/r/kubepods/cpu.shares", "2048"),
+            ("memory/r/kubepods/memory.limit_in_bytes", "1073741824"),
+            ("pids/r/kubepods/pids.max", "32768"),
             ("cpu/r/kubepods/burstable/cpu.shares", "1280"),
             ("cpu/r/kubepods/besteffort/cpu.shares", "2"),
             ("cpu/r/kubepods/besteffort/podbest/cpu.shares", "2"),
@@ -100,6 +107,8 @@ fn values_of_both_versions() {
             ("cgroup.controllers", "cpu io memory pids misc"),
             ("cgroup.subtree_control", "+pids"),
             ("r/kubepods/cpu.weight", "79"),
+            ("r/kubepods/memory.max", "1073741824"),
+            ("r/kubepods/pids.max", "32768"),
             ("r/kubepods/burstable/cpu.weight", "10"),
             (&format!("{dir}/cpu.weight"), "10"),
             (&format!("{dir}/cpu.max"), "50000 100000"),
@@ -188,14 +197,6 @@ fn a_pod_is_refused_only_for_limits_of_its_own() {
     nothing_mounted.prepare(&instance(UID, limited())).unwrap();
     let error = nothing_mounted.prepare(&of_pod(json!({"memory": "1Gi"}))).unwrap_err();
     assert_eq!(error.to_string(), "the node has no cgroup controller cpu mounted");
-
-    let systemd = resource(root.path(), false);
-    systemd.0.driver.set(CgroupDriver::Systemd).unwrap();
-    systemd.prepare(&instance(UID, limited())).unwrap();
-    systemd.prepare(&of_pod(json!({}))).unwrap();
-    let error = systemd.prepare(&of_pod(json!({"memory": "1Gi"}))).unwrap_err();
-    assert!(error.to_string().contains("cgroup driver cgroupfs"), "{error}");
-    assert_eq!(files(root.path()), BTreeMap::new());
 
     let mut none = resource(root.path(), false);
     Arc::get_mut(&mut none.0).unwrap().per_qos = false;

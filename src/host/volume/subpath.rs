@@ -4,6 +4,7 @@
 //! bound, whatever becomes of its name.
 
 use std::fs;
+use std::io::{self, Read as _};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
@@ -66,7 +67,8 @@ fn make_target(target: &Path, is_dir: bool) -> Result<(), FileError> {
     fs::File::create_new(target).map(drop).map_err(on("cannot create", target))
 }
 
-/// Opens a path beneath a volume; directories that are missing are made, with the mode of the volume.
+/// Opens a path beneath a volume; directories that are missing are made. As in kubelet, the last one has the mode of the
+/// volume, those on the way are not for others to write to; unlike there, all of them keep the set-group-ID bit.
 fn open_part(volume: &Path, path: &Path) -> rustix::io::Result<OwnedFd> {
     let base = openat(CWD, volume, PATH | OFlags::DIRECTORY, Mode::empty())?;
     let mode = Mode::from_raw_mode(fstat(&base)?.st_mode & 0o7777);
@@ -76,9 +78,11 @@ fn open_part(volume: &Path, path: &Path) -> rustix::io::Result<OwnedFd> {
     }
     let mut prefix = PathBuf::new();
     let mut last: Option<OwnedFd> = None;
-    for name in names {
+    let count = names.len();
+    for (index, name) in names.into_iter().enumerate() {
         prefix.push(name);
         let parent = last.as_ref().unwrap_or(&base);
+        let mode = if index + 1 == count { mode } else { mode - (Mode::WGRP | Mode::WOTH) };
         let next = match open_beneath(&base, &prefix) {
             Err(Errno::NOENT) => make_and_open(parent, name.as_ref(), mode)?,
             opened => opened?,
@@ -113,6 +117,24 @@ fn open_beneath(base: &OwnedFd, path: &Path) -> rustix::io::Result<OwnedFd> {
         }
     }
     Err(Errno::AGAIN)
+}
+
+/// Reads a file beneath a volume: a regular one, of this many bytes at the most.
+pub(super) fn read_beneath(volume: &Path, path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let base = openat(CWD, volume, PATH | OFlags::DIRECTORY, Mode::empty())?;
+    let found = open_beneath(&base, path)?;
+    // Looked at before it is opened to be read: to open a FIFO would wait for a writer.
+    if FileType::from_raw_mode(fstat(&found)?.st_mode) != FileType::RegularFile {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let mut contents = Vec::new();
+    fs::File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))?
+        .take(most + 1)
+        .read_to_end(&mut contents)?;
+    if contents.len() as u64 > most {
+        return Err(io::Error::other(format!("larger than {most} bytes")));
+    }
+    Ok(contents)
 }
 
 /// Opens a path on which there is no link at all.
@@ -190,12 +212,12 @@ mod tests {
     }
 
     #[test]
-    fn directories_have_the_mode_of_the_volume() {
+    fn directories_have_the_modes_that_kubelet_gives() {
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o2777)).unwrap();
         open_part(dir.path(), Path::new("a/b")).unwrap();
-        for path in ["a", "a/b"] {
-            assert_eq!(fs::metadata(dir.path().join(path)).unwrap().mode() & 0o7777, 0o2777, "{path}");
+        for (path, mode) in [("a", 0o2755), ("a/b", 0o2777)] {
+            assert_eq!(fs::metadata(dir.path().join(path)).unwrap().mode() & 0o7777, mode, "{path}");
         }
     }
 

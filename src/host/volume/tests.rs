@@ -15,7 +15,7 @@ const NODE: NodeCapacity =
     NodeCapacity { cpu: Amount::ZERO, memory: Amount::ZERO, ephemeral_storage: Amount::ZERO };
 
 fn check(need: Need, path: &Path) -> Result<(), String> {
-    let volume = PlannedVolume { need, host_path: path.to_owned(), group: None };
+    let volume = PlannedVolume { need, host_path: path.to_owned(), group: None, ready: None };
     volume.apply().map_err(|error| error.to_string())
 }
 
@@ -67,7 +67,7 @@ fn pod_mounting(mount: Value) -> Pod {
         {"name": "tty", "hostPath": {"path": "/dev/ttyUSB0", "type": "CharDevice"}},
         {"name": "fast", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
         {"name": "huge", "emptyDir": {"medium": "HugePages"}},
-        {"name": "nfs", "nfs": {"server": "s", "path": "/"}},
+        {"name": "csi", "csi": {"driver": "d"}},
     ]);
     pod.spec.volumes = Some(serde_json::from_value(volumes).unwrap());
     pod.spec.containers[0].volume_mounts = Some(vec![serde_json::from_value(mount).unwrap()]);
@@ -132,7 +132,7 @@ fn mounts_as_the_runtime_wants_them() {
 fn no_container_runs_without_what_it_mounts() {
     let rows = [
         ("nowhere", "volume \"nowhere\" is not in the pod"),
-        ("nfs", "volume \"nfs\" is of a kind that is not supported yet"),
+        ("csi", "volume \"csi\" is of a kind that is not supported yet"),
         ("odd", "volume \"odd\" is of a kind that is not supported yet"),
     ];
     for (name, reason) in rows {
@@ -204,19 +204,45 @@ fn each_kind_of_volume_has_its_place_and_group() {
     };
     let group = Some(42);
     let rows = [
-        ("scratch", Need::EmptyDir, "/r/pods/u/volumes/kubernetes.io~empty-dir/scratch", group),
-        ("fast", Need::Memory(1 << 20), "/r/pods/u/volumes/kubernetes.io~empty-dir/fast", group),
-        ("words", files("p"), "/r/pods/u/volumes/kubernetes.io~downward-api/words", group),
-        ("all", Need::Files([].into()), "/r/pods/u/volumes/kubernetes.io~projected/all", group),
+        (
+            "scratch",
+            Need::EmptyDir,
+            "/r/pods/u/volumes/kubernetes.io~empty-dir/scratch",
+            group,
+            Some("scratch"),
+        ),
+        (
+            "fast",
+            Need::Memory(1 << 20),
+            "/r/pods/u/volumes/kubernetes.io~empty-dir/fast",
+            group,
+            Some("fast"),
+        ),
+        (
+            "words",
+            files("p"),
+            "/r/pods/u/volumes/kubernetes.io~downward-api/words",
+            group,
+            Some("wrapped_words"),
+        ),
+        (
+            "all",
+            Need::Files([].into()),
+            "/r/pods/u/volumes/kubernetes.io~projected/all",
+            group,
+            Some("wrapped_all"),
+        ),
         // What is the node's keeps its group.
-        ("host", Need::Anything, "/srv/data", None),
+        ("host", Need::Anything, "/srv/data", None, None),
     ];
     let node = NodeCapacity { memory: Amount::whole(1 << 30), ..NODE };
-    for (name, need, path, group) in rows {
+    for (name, need, path, group, ready) in rows {
         let mut pod = pod_mounting(json!({"name": name, "mountPath": "/m"}));
         pod.spec.security_context = Some(serde_json::from_value(json!({"fsGroup": 42})).unwrap());
         let planned = plan_pod_volumes(&pod, &dirs, &node).unwrap();
-        assert_eq!(planned, [PlannedVolume { need, host_path: path.into(), group }], "{name}");
+        let ready =
+            ready.map(|name| format!("/r/pods/u/plugins/kubernetes.io~empty-dir/{name}/ready").into());
+        assert_eq!(planned, [PlannedVolume { need, host_path: path.into(), group, ready }], "{name}");
     }
     let pod = pod_mounting(json!({"name": "huge", "mountPath": "/m"}));
     let error = plan_pod_volumes(&pod, &dirs, &node).unwrap_err().to_string();
@@ -264,4 +290,27 @@ fn devices_and_files_of_the_pod_are_known_as_such() {
         let found = planned(&pod_mounting(json!({"name": name, "mountPath": "/m"}))).unwrap().remove(0);
         assert_eq!((found.is_device, found.mount.read_only), (is_device, read_only), "{name}");
     }
+}
+
+#[test]
+fn an_image_is_the_runtimes_to_mount() {
+    let mut pod = pod("p", "u");
+    let volumes = json!([{"name": "i", "image": {"reference": "r/data:1", "pullPolicy": "Always"}}]);
+    pod.spec.volumes = Some(serde_json::from_value(volumes).unwrap());
+    let mounts = json!([{"name": "i", "mountPath": "m", "subPath": "d/e"}]);
+    pod.spec.containers[0].volume_mounts = Some(serde_json::from_value(mounts).unwrap());
+    let dirs = Dirs::new("/r".into(), "/l".into());
+    assert_eq!(plan_pod_volumes(&pod, &dirs, &NODE).unwrap(), [], "nothing is made on the node");
+    let mut planned = plan_mounts(&pod, &pod.spec.containers[0], &[], &dirs).unwrap();
+    planned[0].apply().unwrap();
+    planned[0].image.as_mut().unwrap().resolved = "sha256:1".into();
+    let (mounts, _) =
+        crate::runtime::container_mounts(&Container::default(), &planned, "/h".into(), Path::new("/w"));
+    let image = mounts[0].image.as_ref().unwrap();
+    assert_eq!((image.image.as_str(), image.user_specified_image.as_str()), ("sha256:1", "r/data:1"));
+    assert_eq!(
+        (mounts[0].container_path.as_str(), mounts[0].host_path.as_str(), mounts[0].image_sub_path.as_str()),
+        ("/m", "", "d/e")
+    );
+    assert!(mounts[0].readonly);
 }

@@ -19,6 +19,7 @@ pub(super) const HONOURED: &[&str] = &[
     "spec.containers[].env[].value",
     "spec.containers[].env[].valueFrom.fieldRef",
     "spec.containers[].env[].valueFrom.resourceFieldRef",
+    "spec.containers[].env[].valueFrom.fileKeyRef",
     "spec.containers[].ports",
     "spec.containers[].volumeMounts[].name",
     "spec.containers[].volumeMounts[].mountPath",
@@ -28,6 +29,7 @@ pub(super) const HONOURED: &[&str] = &[
     "spec.containers[].volumeMounts[].subPathExpr",
     "spec.containers[].volumeMounts[].mountPropagation",
     "spec.containers[].resources",
+    "spec.containers[].resources.limits.ephemeral-storage",
     "spec.containers[].restartPolicy",
     "spec.containers[].restartPolicyRules",
     "spec.containers[].lifecycle",
@@ -45,11 +47,15 @@ pub(super) const HONOURED: &[&str] = &[
     "spec.volumes[].emptyDir",
     "spec.volumes[].downwardAPI",
     "spec.volumes[].projected",
+    "spec.volumes[].image",
+    "spec.volumes[].nfs",
     "spec.restartPolicy",
     "spec.readinessGates",
     "spec.terminationGracePeriodSeconds",
     "spec.activeDeadlineSeconds",
     "spec.nodeName",
+    "spec.nodeSelector",
+    "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution",
     "spec.hostNetwork",
     "spec.hostPID",
     "spec.hostIPC",
@@ -72,18 +78,16 @@ pub(super) const HONOURED: &[&str] = &[
     "spec.resources",
 ];
 
-/// Fields that a pod can run without.
-pub(super) const NOT_YET: &[&str] = &["spec.containers[].resizePolicy"];
+/// Fields that a pod can run without. There are none now.
+pub(super) const NOT_YET: &[&str] = &[];
 
 /// Fields without which a pod is another pod.
 pub(super) const REFUSED: &[&str] = &[
     "spec.ephemeralContainers",
     "spec.containers[].env[].valueFrom.configMapKeyRef",
-    "spec.containers[].env[].valueFrom.fileKeyRef",
     "spec.containers[].env[].valueFrom.secretKeyRef",
     "spec.containers[].envFrom",
     "spec.containers[].resources.claims",
-    "spec.containers[].resources.limits.ephemeral-storage",
     "spec.containers[].volumeDevices",
     "spec.volumes[].awsElasticBlockStore",
     "spec.volumes[].azureDisk",
@@ -99,9 +103,7 @@ pub(super) const REFUSED: &[&str] = &[
     "spec.volumes[].gcePersistentDisk",
     "spec.volumes[].gitRepo",
     "spec.volumes[].glusterfs",
-    "spec.volumes[].image",
     "spec.volumes[].iscsi",
-    "spec.volumes[].nfs",
     "spec.volumes[].persistentVolumeClaim",
     "spec.volumes[].photonPersistentDisk",
     "spec.volumes[].portworxVolume",
@@ -136,8 +138,9 @@ pub(super) const IGNORED: &[&str] = &[
     "metadata.selfLink",
     "spec.affinity",
     "spec.automountServiceAccountToken",
+    // Only an API server resizes pods in place: an edit of a manifest makes a new instance.
+    "spec.containers[].resizePolicy",
     "spec.containers[].securityContext.windowsOptions",
-    "spec.nodeSelector",
     "spec.preemptionPolicy",
     "spec.schedulerName",
     "spec.schedulingGates",

@@ -102,6 +102,12 @@ fn who_is_killed_first() {
                 "resources": memory("2400M")}),
             800,
         ),
+        // An init container counts too, and needs its own before the others begin.
+        (
+            json!({"containers": [{"name": "c", "resources": memory("800M")}],
+                "initContainers": [{"name": "i", "resources": memory("1600M")}], "resources": memory("2400M")}),
+            750,
+        ),
     ];
     for (value, expect) in rows {
         let spec = spec(value.clone());
@@ -144,7 +150,7 @@ fn figures_of_a_pod() {
     ];
     for (value, (cpu_shares, quota, memory_limit, pages)) in rows {
         let expect = PodFigures {
-            cpu_shares,
+            cpu_shares: Some(cpu_shares),
             cpu_quota: quota.map(|quota| (quota, 100_000)),
             memory_limit,
             pids_limit: Some(100),

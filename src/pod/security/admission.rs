@@ -1,5 +1,7 @@
 //! Whether this node can run a pod with the rights that it asks for, and no more. The reasons are kubelet's.
 
+use k8s_openapi::api::core::v1::SELinuxOptions;
+
 use super::{apparmor, sysctl};
 use crate::pod::Pod;
 
@@ -75,11 +77,27 @@ pub(crate) fn no_strict_groups() -> NotAdmitted {
     }
 }
 
-/// Whether anything in a pod names SELinux options.
-pub(crate) fn uses_selinux(pod: &Pod) -> bool {
-    let pod_context = pod.spec.security_context.as_ref();
-    pod_context.is_some_and(|context| context.se_linux_options.is_some())
+/// The type of SELinux that confines nothing, for which privileged pods ask.
+const UNCONFINED: &str = "spc_t";
+
+/// Whether a pod is to be confined by SELinux. Options that ask for more rights than others have are no confinement.
+pub(crate) fn needs_selinux(pod: &Pod) -> bool {
+    let confines = |options: Option<&SELinuxOptions>| {
+        options.is_some_and(|options| options.type_.as_deref() != Some(UNCONFINED))
+    };
+    let of_pod = pod.spec.security_context.as_ref().and_then(|context| context.se_linux_options.as_ref());
+    confines(of_pod)
         || pod.containers().any(|(_, container)| {
-            container.security_context.as_ref().is_some_and(|context| context.se_linux_options.is_some())
+            let context = container.security_context.as_ref();
+            confines(context.and_then(|context| context.se_linux_options.as_ref()))
         })
+}
+
+/// What is said of a pod that needs it, when the kernel has none.
+pub(crate) fn no_selinux() -> NotAdmitted {
+    NotAdmitted {
+        reason: "SELinux",
+        message: "Cannot enforce SELinux: seLinuxOptions are set, and SELinux is not enabled on the host"
+            .to_owned(),
+    }
 }

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use serde_json::{Value, json};
 
-use super::admission::{KernelVersion, NodeSecurity, NotAdmitted, admit, needs_strict_groups, uses_selinux};
+use super::admission::{KernelVersion, NodeSecurity, NotAdmitted, admit, needs_selinux, needs_strict_groups};
 use super::apparmor::{self, Profile};
 use super::*;
 use crate::pod::testing::pod;
@@ -265,10 +265,17 @@ fn what_else_is_asked_of_the_node() {
     let groups =
         |policy: Value| needs_strict_groups(&with(json!({"supplementalGroupsPolicy": policy}), json!({})));
     assert_eq!([json!(null), json!("Merge"), json!("Strict")].map(groups), [false, false, true]);
-    let options = json!({"seLinuxOptions": {"type": "t"}});
-    assert!(uses_selinux(&with(options.clone(), json!({}))));
-    assert!(uses_selinux(&with(json!({}), options)));
-    assert!(!uses_selinux(&with(json!({}), json!({}))));
+    for (options, expect) in [
+        (json!({"type": "container_t"}), true),
+        (json!({"level": "s0:c1,c2"}), true),
+        (json!({"type": "spc_t"}), false),
+        (json!({"type": "spc_t", "level": "s0"}), false),
+    ] {
+        let options = json!({"seLinuxOptions": options});
+        assert_eq!(needs_selinux(&with(options.clone(), json!({}))), expect, "{options}");
+        assert_eq!(needs_selinux(&with(json!({}), options.clone())), expect, "{options}");
+    }
+    assert!(!needs_selinux(&with(json!({}), json!({}))));
 }
 
 #[test]

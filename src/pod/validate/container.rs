@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1::{Container, ContainerPort, EnvVar, PodSpec, VolumeMount};
+use k8s_openapi::api::core::v1::{Container, ContainerPort, EnvVar, FileKeySelector, PodSpec, VolumeMount};
 
 use super::findings::Findings;
 use super::volume::backwards;
@@ -86,7 +86,7 @@ fn validate_container(
     findings.one_of(format_args!("{path}.terminationMessagePolicy"), policy, &policies);
     restart::validate_restart(container, path, findings);
     for (index, variable) in container.env.iter().flatten().enumerate() {
-        validate_variable(variable, &format!("{path}.env[{index}]"), findings);
+        validate_variable(variable, volumes, &format!("{path}.env[{index}]"), findings);
     }
     validate_mounts(container, path, volumes, findings);
     if let Some(resources) = &container.resources {
@@ -132,7 +132,7 @@ fn validate_ports<'a>(
     }
 }
 
-fn validate_variable(variable: &EnvVar, path: &str, findings: &mut Findings) {
+fn validate_variable(variable: &EnvVar, volumes: &BTreeSet<String>, path: &str, findings: &mut Findings) {
     findings.check(format_args!("{path}.name"), names::not_env_name(&variable.name));
     let Some(source) = &variable.value_from else { return };
     let path = format!("{path}.valueFrom");
@@ -162,9 +162,26 @@ fn validate_variable(variable: &EnvVar, path: &str, findings: &mut Findings) {
             findings.check(format_args!("{path}.fieldRef.fieldPath"), reason);
         }
     }
+    if let Some(reference) = &source.file_key_ref {
+        validate_file_key(reference, volumes, &format!("{path}.fileKeyRef"), findings);
+    }
     if let Some((field, reason)) = source.resource_field_ref.as_ref().and_then(wrong_reference) {
         findings.add(format_args!("{path}.resourceFieldRef.{field}"), reason);
     }
+}
+
+fn validate_file_key(
+    reference: &FileKeySelector,
+    volumes: &BTreeSet<String>,
+    path: &str,
+    findings: &mut Findings,
+) {
+    if !volumes.contains(&reference.volume_name) {
+        let reason = format!("there is no volume {}", quoted(&reference.volume_name));
+        findings.add(format_args!("{path}.volumeName"), reason);
+    }
+    findings.check(format_args!("{path}.key"), names::not_env_name(&reference.key));
+    findings.check(format_args!("{path}.path"), super::volume::not_relative(&reference.path));
 }
 
 fn validate_mounts(container: &Container, path: &str, volumes: &BTreeSet<String>, findings: &mut Findings) {

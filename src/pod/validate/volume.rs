@@ -51,6 +51,23 @@ fn validate_volume(volume: &Volume, path: &str, findings: &mut Findings) {
     if let Some(projected) = &volume.projected {
         validate_projected(projected, &format!("{path}.projected"), findings);
     }
+    if let Some(image) = &volume.image {
+        let reference = image.reference.as_deref().unwrap_or_default();
+        if reference.is_empty() {
+            findings.add(format_args!("{path}.image.reference"), "must not be empty");
+        }
+        let policies = ["Always", "IfNotPresent", "Never"];
+        findings.one_of(format_args!("{path}.image.pullPolicy"), image.pull_policy.as_deref(), &policies);
+    }
+    if let Some(nfs) = &volume.nfs {
+        // The program would take it for an option.
+        if nfs.server.is_empty() || nfs.server.starts_with('-') {
+            findings.add(format_args!("{path}.nfs.server"), "must be the name or the address of a server");
+        }
+        if !nfs.path.starts_with('/') {
+            findings.add(format_args!("{path}.nfs.path"), "must be an absolute path");
+        }
+    }
     if let Some(empty_dir) = &volume.empty_dir {
         let medium = empty_dir.medium.as_deref().unwrap_or_default();
         if !matches!(medium, "" | "Memory" | "HugePages") && !medium.starts_with("HugePages-") {
@@ -79,17 +96,9 @@ fn validate_items(
     for (index, item) in items.iter().enumerate() {
         let path = format!("{path}.items[{index}]");
         let field = format!("{path}.path");
-        let reason = if item.path.is_empty() {
-            Some("must not be empty".to_owned())
-        } else if item.path.starts_with('/') {
-            Some(format!("{} must be relative", quoted(&item.path)))
-        } else if item.path.starts_with("..") {
-            Some(format!("{} must not begin with '..'", quoted(&item.path)))
-        } else if seen.as_mut().is_some_and(|seen| !seen.insert(item.path.clone())) {
-            Some(format!("{} is used twice", quoted(&item.path)))
-        } else {
-            backwards(&item.path)
-        };
+        let mut twice = || seen.as_mut().is_some_and(|seen| !seen.insert(item.path.clone()));
+        let reason = not_relative(&item.path)
+            .or_else(|| twice().then(|| format!("{} is used twice", quoted(&item.path))));
         findings.check(field, reason);
         validate_mode(item.mode, &format!("{path}.mode"), findings);
         match (&item.field_ref, &item.resource_field_ref) {
@@ -153,6 +162,19 @@ fn sources(volume: &Volume) -> Vec<String> {
     match serde_json::to_value(volume) {
         Ok(Value::Object(map)) => map.into_iter().map(|(key, _)| key).filter(|key| key != "name").collect(),
         _ => Vec::new(),
+    }
+}
+
+/// The reason why a path does not lie in a volume, if it does not.
+pub(super) fn not_relative(path: &str) -> Option<String> {
+    if path.is_empty() {
+        Some("must not be empty".to_owned())
+    } else if path.starts_with('/') {
+        Some(format!("{} must be relative", quoted(path)))
+    } else if path.starts_with("..") {
+        Some(format!("{} must not begin with '..'", quoted(path)))
+    } else {
+        backwards(path)
     }
 }
 

@@ -4,7 +4,9 @@
 //! any executor. It must not decide: no retries, no caches; the caller observes and plans anew.
 
 mod cgroups;
+mod events;
 mod images;
+mod stats;
 mod tasks;
 
 use std::fmt;
@@ -18,7 +20,6 @@ use tonic::{Code, Request, Response, Status};
 
 use super::endpoint::Endpoint;
 use super::error::{CriError, ErrorClass};
-use super::events::TaskExits;
 use super::handlers::{handlers, recursive_read_only};
 use super::proto::event_service::events_client::EventsClient;
 use super::proto::image_service_client::ImageServiceClient;
@@ -26,10 +27,11 @@ use super::proto::runtime_service_client::RuntimeServiceClient;
 use super::proto::task_service::tasks_client::TasksClient;
 use super::proto::{
     Container, ContainerConfig, ContainerFilter, ContainerStatus, ContainerStatusRequest,
-    CreateContainerRequest, ExecSyncRequest, ExecSyncResponse, ListContainersRequest, ListPodSandboxRequest,
-    PodSandbox, PodSandboxConfig, PodSandboxFilter, PodSandboxStatus, PodSandboxStatusRequest,
-    RemoveContainerRequest, RemovePodSandboxRequest, ReopenContainerLogRequest, RunPodSandboxRequest,
-    StartContainerRequest, StatusRequest, StatusResponse, StopContainerRequest, StopPodSandboxRequest,
+    CreateContainerRequest, ExecSyncRequest, ExecSyncResponse, LinuxContainerResources,
+    ListContainersRequest, ListPodSandboxRequest, PodSandbox, PodSandboxConfig, PodSandboxFilter,
+    PodSandboxStatus, PodSandboxStatusRequest, RemoveContainerRequest, RemovePodSandboxRequest,
+    ReopenContainerLogRequest, RunPodSandboxRequest, StartContainerRequest, StatusRequest, StatusResponse,
+    StopContainerRequest, StopPodSandboxRequest, UpdateContainerResourcesRequest,
 };
 use crate::pod::id::{ContainerId, SandboxId};
 use crate::time::within::within;
@@ -286,6 +288,18 @@ impl CriClient {
         .await
     }
 
+    /// Has a container that runs go on on these CPUs.
+    pub(crate) async fn update_cpus(&self, id: &ContainerId, cpuset_cpus: String) -> Result<(), CriError> {
+        let mut client = self.runtime.clone();
+        let op = op("UpdateContainerResources", "update_container");
+        let linux = Some(LinuxContainerResources { cpuset_cpus, ..Default::default() });
+        let container_id = id.0.clone();
+        let request = UpdateContainerResourcesRequest { container_id, linux, ..Default::default() };
+        let update = |r| async move { client.update_container_resources(r).await };
+        self.call(op, self.timeouts.request, request, update).await?;
+        Ok(())
+    }
+
     /// Has the runtime open a running container's log anew, by its path.
     pub async fn reopen_container_log(&self, id: &ContainerId) -> Result<(), CriError> {
         let mut client = self.runtime.clone();
@@ -317,11 +331,6 @@ impl CriClient {
             |r| async move { client.exec_sync(r).await },
         )
         .await
-    }
-
-    /// Subscribes to the ends of containers. Errors, a dead socket included, come from [`TaskExits::next`].
-    pub fn subscribe_task_exits(&self) -> TaskExits {
-        TaskExits::new(self.events.clone())
     }
 
     /// Makes one call: sets its deadline, classes its failure, tells the observer.

@@ -11,14 +11,15 @@ use std::path::Path;
 use k8s_openapi::api::core::v1::{Container, ContainerPort, PodSpec, VolumeMount};
 
 use super::proto::{
-    ContainerConfig, ContainerMetadata, Device, DnsConfig, ImageSpec, KeyValue, LinuxContainerConfig,
-    LinuxPodSandboxConfig, Mount, MountPropagation, PodSandboxConfig, PodSandboxMetadata, PortMapping,
-    Protocol, Signal,
+    CdiDevice, ContainerConfig, ContainerMetadata, Device, DnsConfig, ImageSpec, KeyValue,
+    LinuxContainerConfig, LinuxPodSandboxConfig, Mount, MountPropagation, PodSandboxConfig,
+    PodSandboxMetadata, PortMapping, Protocol, Signal,
 };
-use crate::host::volume::absolute;
+use crate::host::volume::{ImagePart, absolute};
 use crate::pod::dns::Dns;
 use crate::pod::{Pod, keys};
 
+pub(crate) use resources::add_cpus;
 pub use resources::{add_container_resources, add_sandbox_resources};
 pub use security::Surroundings;
 
@@ -33,6 +34,21 @@ pub fn volume_mount(host_path: &Path, mount: &VolumeMount) -> Mount {
             Some("Bidirectional") => MountPropagation::PropagationBidirectional,
             _ => MountPropagation::PropagationPrivate,
         } as i32,
+        ..Mount::default()
+    }
+}
+
+/// The mount of an image, which is never written to.
+pub(crate) fn image_mount(image: &ImagePart, mount: &VolumeMount) -> Mount {
+    Mount {
+        container_path: absolute(&mount.mount_path),
+        readonly: true,
+        image: Some(ImageSpec {
+            image: image.resolved.clone(),
+            user_specified_image: image.reference.clone(),
+            ..ImageSpec::default()
+        }),
+        image_sub_path: image.sub_path.clone(),
         ..Mount::default()
     }
 }
@@ -97,6 +113,8 @@ pub struct Prepared {
     pub security: Surroundings,
     /// Devices, with paths on the node.
     pub devices: Vec<Device>,
+    /// Devices that the runtime finds by their names.
+    pub cdi_devices: Vec<CdiDevice>,
 }
 
 /// A container of a pod.
@@ -118,6 +136,7 @@ pub fn container_config(pod: &Pod, container: &Container, prepared: Prepared) ->
         envs: prepared.env.into_iter().map(|(key, value)| KeyValue { key, value: value.into() }).collect(),
         mounts: prepared.mounts,
         devices: prepared.devices,
+        cdi_devices: prepared.cdi_devices,
         labels,
         annotations,
         log_path: format!("{name}/{}.log", prepared.attempt),

@@ -85,7 +85,7 @@ impl HandlerRunner {
             }
         };
         // A pause may be as long as its limit.
-        within(limit, run).await.unwrap_or(Err(HookError::Late(limit)))
+        Box::pin(within(limit, run)).await.unwrap_or(Err(HookError::Late(limit)))
     }
 
     async fn exec_hook(

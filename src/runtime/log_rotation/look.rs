@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use tracing::{debug, warn};
 
 use crate::host::FileError;
-use crate::host::log_watch::{LogWatch, WatchId};
+use crate::host::inotify::{Inotify, WatchId};
 use crate::host::pod_logs::{LogDir, is_full, open_pod_logs};
 use crate::plan::log_rotation::{
     ContainerLife, ContainerLogs, Policy, RotationStep, current_name, plan_cap, plan_full, plan_rotation,
@@ -35,7 +35,7 @@ type ListedLogs = (Arc<LogDir>, ContainerLogs);
 pub(super) struct Look {
     pub(super) runtime: Arc<Runtime>,
     pub(super) policy: Policy,
-    pub(super) watch: Option<Arc<LogWatch>>,
+    pub(super) watch: Option<Arc<Inotify>>,
     pub(super) name: PodName,
     pub(super) uid: PodUid,
     /// The pod's containers, if nothing has changed since the runtime was asked.

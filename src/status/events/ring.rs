@@ -2,6 +2,7 @@
 //!
 //! Invariant: bounded in number and size, whatever happens how often; the same event again is a higher count.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use jiff::Timestamp;
@@ -33,12 +34,10 @@ pub(crate) struct PodEvent {
     pub pod: PodName,
     /// To which instance of it.
     pub uid: PodUid,
-    /// To which of its containers.
-    pub which: ContainerRef,
-    /// The name of that container.
-    pub container: String,
+    /// To which of its containers, and its name; none if it concerns the pod as a whole.
+    pub container: Option<(ContainerRef, String)>,
     /// A word of kubelet's.
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     /// A sentence.
     pub message: String,
 }
@@ -82,7 +81,7 @@ impl Ring {
 
 impl RingEntry {
     fn show(&self, node: &str) -> Shown {
-        let PodEvent { kind, pod, uid, which, container, reason, message } = &self.event;
+        let PodEvent { kind, pod, uid, container, reason, message } = &self.event;
         Shown {
             metadata: Metadata {
                 // As kubelet names them.
@@ -95,9 +94,9 @@ impl RingEntry {
                 namespace: pod.namespace.clone(),
                 name: pod.name.clone(),
                 uid: uid.to_string(),
-                field_path: field_path(*which, container),
+                field_path: container.as_ref().map(|(which, name)| field_path(*which, name)),
             },
-            reason,
+            reason: reason.clone(),
             message: message.clone(),
             source: EventSource { component: "kubelet", host: node.to_owned() },
             first_timestamp: self.first,
@@ -131,7 +130,7 @@ pub(crate) struct EventList {
 struct Shown {
     metadata: Metadata,
     involved_object: InvolvedObject,
-    reason: &'static str,
+    reason: Cow<'static, str>,
     message: String,
     source: EventSource,
     first_timestamp: Timestamp,
@@ -154,7 +153,8 @@ struct InvolvedObject {
     namespace: String,
     name: String,
     uid: String,
-    field_path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field_path: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -174,9 +174,8 @@ mod tests {
             kind: EventType::Warning,
             pod: PodName { namespace: "default".into(), name: "web-node1".into() },
             uid: PodUid("uid".into()),
-            which: ContainerRef::Main(0),
-            container: "web".into(),
-            reason: "Unhealthy",
+            container: Some((ContainerRef::Main(0), "web".into())),
+            reason: "Unhealthy".into(),
             message: message.into(),
         }
     }
@@ -216,11 +215,13 @@ mod tests {
     #[test]
     fn the_field_is_that_of_the_container() {
         for (which, expect) in [
-            (ContainerRef::Main(1), "spec.containers{web}"),
-            (ContainerRef::Init(0), "spec.initContainers{web}"),
+            (Some(ContainerRef::Main(1)), json!("spec.containers{web}")),
+            (Some(ContainerRef::Init(0)), json!("spec.initContainers{web}")),
+            (None, Value::Null),
         ] {
             let mut ring = Ring::default();
-            ring.note(PodEvent { which, ..event("m") }, at(1));
+            let container = which.map(|which| (which, "web".to_owned()));
+            ring.note(PodEvent { container, ..event("m") }, at(1));
             assert_eq!(items(&ring)[0]["involvedObject"]["fieldPath"], expect);
         }
     }

@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::admit::Placement;
 use super::{Command, SyncLoop};
-use crate::plan::Want;
 use crate::plan::checkpoint::InstanceRecord;
+use crate::plan::{Starts, Want};
 use crate::pod::{ConfigHash, Pod, PodName, PodUid};
 use crate::sync::mux::claims::{Claim, claims, claims_of};
 
@@ -75,6 +76,9 @@ impl SyncLoop {
     /// the instance waits: both would live in the same directories, or listen on the same port.
     pub(super) fn tell(&mut self, name: &PodName) -> Option<Command> {
         let worker = self.workers.get(name)?;
+        if worker.admission == Placement::Undecided && matches!(worker.desired.want, Want::Run(_)) {
+            return None;
+        }
         let (mut told, mut waits) = (Some(Told::All), None);
         match (&worker.desired.want, worker.told) {
             (Want::Run(_), Told::ToClear) => (told, waits) = (Some(Told::ToClear), worker.waits.clone()),
@@ -101,7 +105,12 @@ impl SyncLoop {
             Want::Run(_) if told == Told::ToClear => {
                 (desired.want, desired.blocked_on) = (Want::Stop { grace: None }, Vec::new());
             }
-            Want::Run(pod) => worker.holds.add(pod),
+            Want::Run(pod) => {
+                worker.holds.add(pod);
+                if let (Placement::Refused(waiting), Starts::Allowed) = (&worker.admission, &desired.starts) {
+                    desired.starts = Starts::NotAdmitted(waiting.clone());
+                }
+            }
             Want::Stop { .. } | Want::End { .. } => {}
         }
         Some(Command::Tell(name.clone(), desired))
@@ -144,8 +153,9 @@ impl SyncLoop {
 
     /// Tells those who have waited for what may be free now.
     pub(super) fn tell_waiting(&mut self) -> Vec<Command> {
-        let waiting = self.workers.iter().filter(|(_, worker)| worker.told == Told::Nothing);
-        let waiting: Vec<_> = waiting.map(|(name, _)| name.clone()).collect();
+        let mut waiting = self.review_admission();
+        let untold = self.workers.iter().filter(|(_, worker)| worker.told == Told::Nothing);
+        waiting.extend(untold.map(|(name, _)| name.clone()));
         waiting.iter().filter_map(|name| self.tell(name)).collect()
     }
 }

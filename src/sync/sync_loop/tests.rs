@@ -1,5 +1,7 @@
 //! Recorded sequences of events, replayed.
 
+mod admission;
+mod ends;
 mod fixed_uid;
 mod holds;
 mod moved;

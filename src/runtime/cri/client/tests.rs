@@ -5,6 +5,7 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::http::spawn_tokio_thread;
+use crate::runtime::cri::events::ExitFeed;
 use crate::runtime::cri::proto::{AuthConfig, PullImageRequest};
 
 type Seen = Arc<Mutex<Vec<(&'static str, Option<ErrorClass>)>>>;
@@ -29,7 +30,7 @@ fn a_dead_socket_is_unavailable_and_named() {
     assert!(error.message.contains("No such file"), "{error}");
     let error = smol::block_on(client.stop_container(&"c".into(), 0)).unwrap_err();
     assert_eq!(error.class, ErrorClass::Unavailable, "{error:?}");
-    let error = smol::block_on(client.subscribe_task_exits().next()).unwrap_err();
+    let error = smol::block_on(client.subscribe_exits(ExitFeed::Cri).next()).unwrap_err();
     assert_eq!(error.class, ErrorClass::Unavailable, "{error:?}");
     // A manifest may name any grace period.
     let error = smol::block_on(client.stop_container(&"c".into(), i64::MAX)).unwrap_err();
@@ -99,7 +100,7 @@ fn futures_may_move_between_threads() {
     let (client, _) = client(&dir.path().join("none.sock"), Duration::from_secs(1));
     is_send(client.list_containers(None));
     is_send(client.stop_container(&"c".into(), 1));
-    is_send(client.subscribe_task_exits().next());
+    is_send(client.subscribe_exits(ExitFeed::Cri).next());
 }
 
 #[test]

@@ -49,6 +49,13 @@ pub fn add_container_resources(
     config.linux.get_or_insert_default().resources = Some(resources);
 }
 
+/// Adds the CPUs that a container is to run on, if it may not run on all.
+pub(crate) fn add_cpus(config: &mut ContainerConfig, cpus: Option<String>) {
+    if let Some(cpus) = cpus {
+        config.linux.get_or_insert_default().resources.get_or_insert_default().cpuset_cpus = cpus;
+    }
+}
+
 fn message(figures: Figures, node: &NodeResources) -> LinuxContainerResources {
     let mut unified = BTreeMap::new();
     if node.unified && !node.single_process_oom_kill {

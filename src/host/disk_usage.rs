@@ -1,0 +1,143 @@
+//! How much disk a directory takes, as `du -x` counts it. Blocking.
+//!
+//! Every step is from an open directory and follows no link, so that nobody in a container can lead the count elsewhere; a
+//! mount inside is not entered.
+
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat};
+use rustix::io::Errno;
+
+use super::files::{FileError, on};
+
+/// A block as `stat` counts them.
+const BLOCK: u64 = 512;
+/// Every level holds a descriptor open.
+const MAX_DEPTH: usize = 200;
+
+/// The bytes that a directory and all below it take; one that is not there takes none.
+///
+/// # Errors
+/// When it cannot be read. What goes away meanwhile takes nothing.
+pub(crate) fn disk_usage(dir: &Path) -> Result<u64, FileError> {
+    let open = match openat(CWD, dir, FLAGS, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(0),
+        open => open.map_err(|error| on("cannot measure", dir)(error.into()))?,
+    };
+    let measure = || -> rustix::io::Result<u64> {
+        let stat = fstat(&open)?;
+        let mut count = UsageCount { device: stat.st_dev, seen: BTreeSet::new(), bytes: 0 };
+        count.add(&stat);
+        count.walk(open, 0)?;
+        Ok(count.bytes)
+    };
+    measure().map_err(|error| on("cannot measure", dir)(error.into()))
+}
+
+const FLAGS: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NOATIME);
+
+struct UsageCount {
+    device: u64,
+    /// Files with several names, which count once.
+    seen: BTreeSet<u64>,
+    bytes: u64,
+}
+
+impl UsageCount {
+    fn add(&mut self, stat: &Stat) {
+        let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        if !is_dir && stat.st_nlink > 1 && !self.seen.insert(stat.st_ino) {
+            return;
+        }
+        let blocks = u64::try_from(stat.st_blocks).unwrap_or_default();
+        self.bytes = self.bytes.saturating_add(blocks.saturating_mul(BLOCK));
+    }
+
+    fn walk(&mut self, dir: OwnedFd, depth: usize) -> rustix::io::Result<()> {
+        let mut below = Vec::new();
+        for entry in Dir::read_from(&dir)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            let stat = match statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Err(Errno::NOENT) => continue,
+                stat => stat?,
+            };
+            if stat.st_dev != self.device {
+                continue;
+            }
+            self.add(&stat);
+            if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+                below.push(name.to_owned());
+            }
+        }
+        if depth >= MAX_DEPTH {
+            return Ok(());
+        }
+        for name in below {
+            match openat(dir.as_fd(), &name, FLAGS, Mode::empty()) {
+                // Gone, or something else by now.
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+                open => {
+                    let open = open?;
+                    if fstat(&open)?.st_dev == self.device {
+                        self.walk(open, depth + 1)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn as_du_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("v");
+        assert_eq!(disk_usage(&root).unwrap(), 0, "what is not there takes nothing");
+        fs::create_dir_all(root.join("a/b/c")).unwrap();
+        fs::write(root.join("a/file"), vec![1; 100_000]).unwrap();
+        fs::hard_link(root.join("a/file"), root.join("a/b/again")).unwrap();
+        let outside = dir.path().join("outside");
+        fs::write(&outside, vec![1; 1_000_000]).unwrap();
+        symlink(&outside, root.join("link")).unwrap();
+        symlink("/", root.join("a/b/root")).unwrap();
+        let sparse = fs::File::create(root.join("sparse")).unwrap();
+        sparse.set_len(1 << 40).unwrap();
+        for name in ["a/file", "a/b/again"] {
+            fs::File::open(root.join(name)).unwrap().sync_all().unwrap();
+        }
+        let du = std::process::Command::new("du").args(["-sx", "-B1"]).arg(&root).output().unwrap();
+        let expect: u64 =
+            String::from_utf8(du.stdout).unwrap().split_whitespace().next().unwrap().parse().unwrap();
+        let found = disk_usage(&root).unwrap();
+        assert_eq!(found, expect);
+        assert!((100_000..400_000).contains(&found), "{found}");
+    }
+
+    #[test]
+    fn a_tree_deeper_than_we_go_is_no_fault() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut path = dir.path().to_owned();
+        for _ in 0..MAX_DEPTH + 20 {
+            path.push("d");
+        }
+        fs::create_dir_all(&path).unwrap();
+        assert!(disk_usage(dir.path()).unwrap() > 0);
+    }
+}
