@@ -66,6 +66,19 @@ pub(crate) fn cache() -> PathBuf {
     program.ancestors().nth(3).expect("a program in target/PROFILE/deps").join("vm")
 }
 
+/// A directory for the machine of this process; those that ended runs left behind are removed.
+pub(crate) fn directory_of_this_run() -> PathBuf {
+    for entry in fs::read_dir(cache()).expect("list the cache").flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.strip_prefix("run-").is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+    let dir = cache().join(format!("run-{}", std::process::id()));
+    fs::create_dir_all(&dir).expect("create the directory of the run");
+    dir
+}
+
 fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vm")
 }

@@ -97,8 +97,7 @@ fn main() -> ExitCode {
 
 fn run(base: &disk::Base, chosen: &[&Scenario]) -> ExitCode {
     let began = Instant::now();
-    let dir = disk::cache().join("run");
-    std::fs::create_dir_all(&dir).expect("create the directory of the run");
+    let dir = disk::directory_of_this_run();
     let payload = disk::payload(&dir);
     let mut machine = Machine::new(base, &dir.join("machine"), &payload);
     let mut failed = Vec::new();
@@ -119,6 +118,7 @@ fn run(base: &disk::Base, chosen: &[&Scenario]) -> ExitCode {
             Err(_) => {
                 failed.push(*name);
                 // The next one begins on a machine that is known.
+                drop(machine);
                 machine = Machine::new(base, &dir.join("machine"), &payload);
                 machine.boot(&Boot::default());
             }
@@ -144,8 +144,7 @@ fn shell() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let dir = disk::cache().join("shell");
-    std::fs::create_dir_all(&dir).expect("create the directory of the machine");
+    let dir = disk::directory_of_this_run();
     let machine = Machine::new(&base, &dir.join("machine"), &disk::payload(&dir));
     println!("Booting; it takes a minute.");
     machine.boot_for_a_person();
