@@ -19,7 +19,7 @@ use super::{Finding, PodName, Source};
 
 /// What kind of object it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ObjectKind {
+pub(crate) enum ObjectKind {
     /// A ConfigMap.
     ConfigMap,
     /// A Secret.
@@ -28,7 +28,7 @@ pub enum ObjectKind {
 
 impl ObjectKind {
     /// As it is written in `kind`.
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             ObjectKind::ConfigMap => "ConfigMap",
             ObjectKind::Secret => "Secret",
@@ -36,7 +36,7 @@ impl ObjectKind {
     }
 
     /// The inverse of [`ObjectKind::as_str`].
-    pub fn parse(kind: &str) -> Option<Self> {
+    pub(crate) fn parse(kind: &str) -> Option<Self> {
         [ObjectKind::ConfigMap, ObjectKind::Secret].into_iter().find(|known| known.as_str() == kind)
     }
 
@@ -51,13 +51,13 @@ impl ObjectKind {
 
 /// Which object it is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ObjectKey {
+pub(crate) struct ObjectKey {
     /// Its kind.
-    pub kind: ObjectKind,
+    pub(crate) kind: ObjectKind,
     /// Its namespace.
-    pub namespace: String,
+    pub(crate) namespace: String,
     /// Its name inside the namespace.
-    pub name: String,
+    pub(crate) name: String,
 }
 
 impl ObjectKey {
@@ -166,7 +166,7 @@ impl fmt::Debug for ObjectValue {
 
 /// A manifest, which may hold secrets. Its `Debug` text tells its length alone.
 #[derive(Clone, PartialEq, Eq)]
-pub struct HiddenText(pub(crate) Arc<str>);
+pub(crate) struct HiddenText(pub(crate) Arc<str>);
 
 impl fmt::Debug for HiddenText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -302,7 +302,11 @@ fn an_image_is_the_runtimes_to_mount() {
     let mounts = json!([{"name": "i", "mountPath": "m", "subPath": "d/e"}]);
     pod.spec.containers[0].volume_mounts = Some(serde_json::from_value(mounts).unwrap());
     let dirs = Dirs::new("/r".into(), "/l".into());
-    assert_eq!(plan_pod_volumes(&pod, &dirs, &NODE).unwrap(), [], "nothing is made on the node");
+    assert_eq!(
+        plan_pod_volumes(&pod, &PodObjects::default(), &dirs, &NODE).unwrap(),
+        [],
+        "nothing is made on the node"
+    );
     let mut planned = plan_mounts(&pod, &pod.spec.containers[0], &[], &dirs).unwrap();
     planned[0].apply().unwrap();
     planned[0].image.as_mut().unwrap().resolved = "sha256:1".into();

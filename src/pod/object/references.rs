@@ -13,7 +13,9 @@ use crate::pod::{Pod, annotations};
 pub(crate) fn references(pod: &Pod) -> BTreeSet<ObjectKey> {
     let mut all: BTreeSet<ObjectKey> = pull_secrets(pod).collect();
     let namespace = &pod.name.namespace;
-    let mut add = |kind, name: &str| drop(all.insert(ObjectKey::new(kind, namespace, name)));
+    let mut add = |kind, name: &str| {
+        all.insert(ObjectKey::new(kind, namespace, name));
+    };
     for volume in mounted_volumes(pod) {
         volume_references(volume).into_iter().for_each(|(kind, name)| add(kind, name));
     }

@@ -307,7 +307,9 @@ fn settle(
             }
             Claimant::LastGood(last_good) => {
                 let name = &last_good.pod.name;
-                if owners.claim_or_refuse(&last_good.pod, &format!("the last good version of {name}")).is_ok()
+                if owners
+                    .claim_or_refuse(&*last_good.pod, &format!("the last good version of {name}"))
+                    .is_ok()
                 {
                     held.insert(name.clone(), last_good.clone());
                 }
