@@ -53,11 +53,11 @@ impl ObjectKind {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ObjectKey {
     /// Its kind.
-    pub kind: ObjectKind,
+    pub(crate) kind: ObjectKind,
     /// Its namespace.
-    pub namespace: String,
+    pub(crate) namespace: String,
     /// Its name inside the namespace.
-    pub name: String,
+    pub(crate) name: String,
 }
 
 impl ObjectKey {

@@ -118,35 +118,35 @@ mod tests {
             format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}}}, {rest}}}")
         };
         let (x1, x2, y) =
-            (map("x", "data: {a: \"1\"}"), map("x", "data: {a: \"2\"}"), map("w", "data: {a: \"1\"}"));
+            (map("x", "data: {a: \"1\"}"), map("x", "data: {a: \"2\"}"), map("z", "data: {a: \"1\"}"));
         let bad = map("x", "data: {../a: \"3\"}");
-        let fixed = map("w", "data: {a: \"1\"}, immutable: true");
+        let fixed = map("z", "data: {a: \"1\"}, immutable: true");
         let (held, words, complete) = settle(&HeldObjects::new(), &[&x1, &fixed], false);
         assert_eq!(
             (values(&held).as_str(), words.as_str(), complete),
-            ("x=1 w=1", "accepted accepted", true)
+            ("x=1 z=1", "accepted accepted", true)
         );
         let rows = [
-            ("a change", vec![&x2, &fixed], false, "x=2 w=1", "accepted accepted", true),
+            ("a change", vec![&x2, &fixed], false, "x=2 z=1", "accepted accepted", true),
             (
                 "a bad one keeps its last good version",
                 vec![&bad, &fixed],
                 false,
-                "x=1 w=1",
+                "x=1 z=1",
                 "refused accepted",
                 true,
             ),
             ("one is gone", vec![&x1], false, "x=1", "accepted", true),
-            ("it may be the one without a name", vec![&x1], true, "x=1 w=1", "accepted", true),
+            ("it may be the one without a name", vec![&x1], true, "x=1 z=1", "accepted", true),
             (
                 "of two the first counts",
                 vec![&x1, &x2, &fixed],
                 false,
-                "x=1 w=1",
+                "x=1 z=1",
                 "accepted refused accepted",
                 true,
             ),
-            ("not immutable any more", vec![&x1, &y], false, "x=1 w=1", "accepted refused", true),
+            ("not immutable any more", vec![&x1, &y], false, "x=1 z=1", "accepted refused", true),
         ];
         for (name, items, nameless, want, want_words, want_complete) in rows {
             let items: Vec<&str> = items.into_iter().map(String::as_str).collect();
