@@ -84,7 +84,7 @@ mod tests {
         fs::write(dir.path().join("g"), "two").unwrap();
         fs::rename(dir.path().join("g"), &path).unwrap();
         assert_ne!(file_state(&path), first);
-        fs::write(&path, vec![0; (MAX_READ + 1) as usize]).unwrap();
+        fs::write(&path, vec![0; usize::try_from(MAX_READ).unwrap() + 1]).unwrap();
         assert!(file_state(&path).is_some());
         rustix::fs::mkfifoat(rustix::fs::CWD, dir.path().join("fifo"), rustix::fs::Mode::RUSR).unwrap();
         assert!(file_state(&dir.path().join("fifo")).is_some(), "and nobody waits for a writer");

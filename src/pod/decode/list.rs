@@ -111,7 +111,7 @@ pub(super) fn decode_documents(
     let mut contents = ListContents::default();
     for (_, part) in parts {
         match part {
-            Part::Pod(item) => contents.pods.push(item),
+            Part::Pod(item) => contents.pods.push(*item),
             Part::Object(item) => contents.objects.push(item),
         }
     }
@@ -148,7 +148,7 @@ fn decode_parts(
                 let (path, manifest) = (document_path, Value::Null);
                 parts.push((
                     number,
-                    Part::Pod(ListItem { path, name: None, manifest, decoded: Err(refusal) }),
+                    Part::Pod(Box::new(ListItem { path, name: None, manifest, decoded: Err(refusal) })),
                 ));
             }
         }
@@ -158,7 +158,7 @@ fn decode_parts(
 
 /// One item of a text.
 enum Part {
-    Pod(ListItem),
+    Pod(Box<ListItem>),
     Object(ObjectItem),
 }
 
@@ -291,7 +291,7 @@ fn decode(path: ItemPath, document: Document, origin: &Origin<'_>) -> Part {
         Ok(decoded) => Some(decoded.pod.name.clone()),
         Err(_) => name_of(&document.value, origin.node_name),
     };
-    Part::Pod(ListItem { path, name, manifest: document.value, decoded })
+    Part::Pod(Box::new(ListItem { path, name, manifest: document.value, decoded }))
 }
 
 /// The name that a pod would have if the rest of its manifest were good.

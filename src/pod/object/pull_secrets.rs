@@ -11,7 +11,7 @@ impl PodObjects {
     pub(crate) fn pull_credentials(&self, pod: &Pod) -> (Keyring, Vec<String>) {
         let (mut keyring, mut complaints) = (Keyring::default(), Vec::new());
         for key in pull_secrets(pod) {
-            match self.get(&key).and_then(|secret| credentials(secret)) {
+            match self.get(&key).and_then(credentials) {
                 Ok(found) => keyring.merge(&found),
                 Err(reason) => complaints.push(format!("imagePullSecrets: {reason}")),
             }

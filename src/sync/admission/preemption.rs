@@ -40,10 +40,7 @@ pub(crate) fn select_victims(candidates: &[Candidate], shortages: &[Shortage]) -
     Some(all.map(|candidate| candidate.name.clone()).collect())
 }
 
-fn select_nearest<'a>(
-    mut pods: Vec<&'a Candidate>,
-    mut missing: Vec<Requirement>,
-) -> Option<Vec<&'a Candidate>> {
+fn select_nearest(mut pods: Vec<&Candidate>, mut missing: Vec<Requirement>) -> Option<Vec<&Candidate>> {
     let mut chosen = Vec::new();
     while !missing.is_empty() {
         let nearest = pods.iter().enumerate().min_by(|(_, a), (_, b)| {

@@ -124,8 +124,7 @@ fn objects_of_the_last_agent_are_there_at_once() {
     });
     let mut next = Files::restored(records.collect(), BTreeMap::new());
     assert_eq!(held(&next), "p-n x=1");
-    let mut away = FoundFiles::default();
-    away.missing = ["a", "b"].map(PathBuf::from).into();
+    let away = FoundFiles { missing: ["a", "b"].map(PathBuf::from).into(), ..FoundFiles::default() };
     next.apply(DirectoryReading::Files(away));
     assert_eq!(held(&next), "x=1", "no pod is started for a file that is away, but others find its objects");
     next.apply(read(&[]));
