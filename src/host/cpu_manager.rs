@@ -178,8 +178,8 @@ fn read_topology() -> Result<Topology, FileError> {
         let socket = read_text(&dir.join("physical_package_id")).ok();
         let socket = socket.and_then(|text| text.trim().parse().ok()).unwrap_or(0);
         let threads = set(&dir.join("thread_siblings_list")).unwrap_or_default();
-        let core = threads.0.first().copied().unwrap_or(cpu);
-        places.insert(cpu, Place { socket, node: nodes.get(&cpu).copied().unwrap_or(0), core });
+        let first_thread = threads.0.first().copied().unwrap_or(cpu);
+        places.insert(cpu, Place { socket, node: nodes.get(&cpu).copied().unwrap_or(0), first_thread });
     }
     Ok(Topology(places))
 }

@@ -23,8 +23,8 @@ pub(crate) struct Place {
     pub(crate) socket: u32,
     /// The NUMA node.
     pub(crate) node: u32,
-    /// The core, by the lowest of its CPUs.
-    pub(crate) core: u32,
+    /// The core, by the lowest of its threads.
+    pub(crate) first_thread: u32,
 }
 
 /// The CPUs of the machine.
@@ -48,8 +48,8 @@ impl Topology {
             (|place| place.socket, |place| place.node);
         let (first, second) =
             if self.units(node).len() > self.units(socket).len() { (socket, node) } else { (node, socket) };
-        let core: fn(&Place) -> u32 = |place| place.core;
-        for unit in [first, second, core] {
+        let threads: fn(&Place) -> u32 = |place| place.first_thread;
+        for unit in [first, second, threads] {
             let whole = self.units(unit);
             for id in self.in_turn(&left, unit) {
                 let Some(cpus) = whole.get(&id) else { continue };
@@ -60,12 +60,12 @@ impl Topology {
             }
         }
         // What remains: single threads, of the cores that have the fewest left.
-        for core in self.in_turn(&left, core) {
+        for id in self.in_turn(&left, threads) {
             let threads: Vec<u32> = left
                 .0
                 .iter()
                 .copied()
-                .filter(|cpu| self.0.get(cpu).is_some_and(|p| p.core == core))
+                .filter(|cpu| self.0.get(cpu).is_some_and(|p| p.first_thread == id))
                 .collect();
             for cpu in threads {
                 if taken.len() < count {

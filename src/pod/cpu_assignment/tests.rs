@@ -8,7 +8,7 @@ use crate::pod::testing::pod;
 /// So many packages with so many cores of two threads; the second threads have the higher numbers.
 fn machine(sockets: u32, cores: u32) -> Topology {
     let all = sockets * cores;
-    let place = |core: u32| Place { socket: core / cores, node: core / cores, core };
+    let place = |core: u32| Place { socket: core / cores, node: core / cores, first_thread: core };
     Topology((0..2 * all).map(|cpu| (cpu, place(cpu % all))).collect())
 }
 
@@ -42,7 +42,7 @@ fn whole_packages_then_whole_cores_then_threads() {
         assert_eq!(taken.as_deref(), expect, "{count} of {available}");
     }
     // Without threads.
-    let plain = Topology((0..4).map(|cpu| (cpu, Place { socket: 0, node: 0, core: cpu })).collect());
+    let plain = Topology((0..4).map(|cpu| (cpu, Place { socket: 0, node: 0, first_thread: cpu })).collect());
     assert_eq!(plain.take(&set("1-3"), 2), Some(set("1-2")));
 }
 
