@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::archive::run;
 use super::console::{Answer, Console};
 use super::disk::Base;
-use super::wait::wait_until;
+use super::wait::{wait_until, wait_until_every};
 
 /// QEMU 7.2 returns wrong flags from `cmpxchg16b` now and then, and a kernel that has it uses it for its heap.
 const CPU: &str = "max,-cx16,-la57";
@@ -20,7 +20,9 @@ const BOOT: Duration = Duration::from_secs(300);
 /// How long one command may take.
 pub(crate) const COMMAND: Duration = Duration::from_secs(180);
 /// How long anything that is asked of the node may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(480);
+/// How often the node is asked while something is awaited: each question costs it half a second of its time.
+const LOOK: Duration = Duration::from_secs(3);
 
 /// How the machine is booted.
 #[derive(Default)]
@@ -133,7 +135,7 @@ impl Machine {
 
     /// Waits until a condition holds; a failure tells what the node says.
     pub(crate) fn wait(&mut self, what: &str, mut condition: impl FnMut(&mut Self) -> bool) {
-        if !wait_until(PATIENCE, || condition(self)) {
+        if !wait_until_every(LOOK, PATIENCE, || condition(self)) {
             panic!("waited {PATIENCE:?} in vain for {what}\n{}", self.report());
         }
     }
