@@ -97,12 +97,14 @@ impl Machine {
         command.args(["-append", &words]);
         let log = self.dir.join("kernel.log").display().to_string().replace(',', ",,");
         command.args(["-chardev", &format!("file,id=log,append=on,path={log}"), "-serial", "chardev:log"]);
-        for (name, file, more) in
-            [("root", "disk.qcow2", "format=qcow2"), ("payload", "payload.tar", "format=raw,readonly=on")]
+        // One controller: two of them are named in the order in which they answer.
+        command.args(["-device", "nvme,id=disks,serial=disks"]);
+        for (number, name, file, more) in
+            [(1, "root", "disk.qcow2", "format=qcow2"), (2, "payload", "payload.tar", "format=raw,readonly=on")]
         {
             let file = self.dir.join(file).display().to_string().replace(',', ",,");
             command.args(["-drive", &format!("if=none,id={name},file={file},{more}")]);
-            command.args(["-device", &format!("nvme,drive={name},serial={name}")]);
+            command.args(["-device", &format!("nvme-ns,drive={name},bus=disks,nsid={number}")]);
         }
         command.args(["-chardev", "stdio,id=console,signal=off"]);
         command.args(["-device", "virtio-serial-pci", "-device", "virtconsole,chardev=console"]);
