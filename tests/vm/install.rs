@@ -7,8 +7,7 @@ const README: &str = include_str!("../../README.md");
 
 /// The commands that the README gives for a real node, but for the build, and without sudo: the machine's user is root.
 fn commands() -> Vec<String> {
-    let section =
-        README.split("Or by hand:").nth(1).expect("the README tells how to install by hand");
+    let section = README.split("Or by hand:").nth(1).expect("the README tells how to install by hand");
     let block = section.lines().skip_while(|line| line.trim().is_empty());
     let block =
         block.take_while(|line| line.starts_with("    ")).map(|line| line.trim().replace("sudo ", ""));

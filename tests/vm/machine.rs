@@ -93,18 +93,18 @@ impl Machine {
         command.args(["-M", "q35", "-accel", "tcg,thread=multi", "-cpu", CPU, "-smp", "2", "-m", "1024"]);
         command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
         command.arg("-kernel").arg(&self.kernel);
-        let words = format!("root=/dev/nvme0n1 rw console=ttyS0 quiet panic=-1 {}", boot.words);
+        let words = format!("root=/dev/nvme0n1 rootwait rw console=ttyS0 quiet panic=-1 {}", boot.words);
         command.args(["-append", &words]);
         let log = self.dir.join("kernel.log").display().to_string().replace(',', ",,");
         command.args(["-chardev", &format!("file,id=log,append=on,path={log}"), "-serial", "chardev:log"]);
-        // One controller: two of them are named in the order in which they answer.
-        command.args(["-device", "nvme,id=disks,serial=disks"]);
-        for (number, name, file, more) in
-            [(1, "root", "disk.qcow2", "format=qcow2"), (2, "payload", "payload.tar", "format=raw,readonly=on")]
-        {
+        // The kernel names disks of one driver in the order in which they answer: the two have different drivers.
+        for (name, device, file, more) in [
+            ("root", "nvme,serial=root", "disk.qcow2", "format=qcow2"),
+            ("payload", "virtio-blk-pci", "payload.tar", "format=raw,readonly=on"),
+        ] {
             let file = self.dir.join(file).display().to_string().replace(',', ",,");
             command.args(["-drive", &format!("if=none,id={name},file={file},{more}")]);
-            command.args(["-device", &format!("nvme-ns,drive={name},bus=disks,nsid={number}")]);
+            command.args(["-device", &format!("{device},drive={name}")]);
         }
         command.args(["-chardev", "stdio,id=console,signal=off"]);
         command.args(["-device", "virtio-serial-pci", "-device", "virtconsole,chardev=console"]);

@@ -23,7 +23,8 @@ pub(crate) fn ensure(machine: &mut Machine) {
     wait_for_agent(machine);
     // A scenario that runs alone, or after one that failed, has some pods as well.
     if manifests(machine).is_empty() {
-        machine.sh(&format!("cd /opt/rkubelet/manifests; cp hello.yaml job.yaml web.yaml {MANIFESTS}/; sync"));
+        machine
+            .sh(&format!("cd /opt/rkubelet/manifests; cp hello.yaml job.yaml web.yaml {MANIFESTS}/; sync"));
         let names = manifests(machine);
         wait_at_rest(machine, &names);
     }
@@ -48,11 +49,13 @@ pub(crate) fn pods(machine: &mut Machine) -> Option<BTreeMap<String, Value>> {
     Some(items.into_iter().map(|pod| (name(&pod), pod)).collect())
 }
 
-/// Whether a pod is as it should be in the end: completed, or every container ready.
+/// Whether a pod is as it should be in the end: completed if it runs once, else every container ready.
 pub(crate) fn at_rest(pod: &Value) -> bool {
     let statuses = pod["status"]["containerStatuses"].as_array();
-    pod["status"]["phase"] == "Succeeded"
-        || statuses.is_some_and(|all| !all.is_empty() && all.iter().all(|status| status["ready"] == true))
+    let runs_once = ["Never", "OnFailure"].iter().any(|policy| pod["spec"]["restartPolicy"] == *policy);
+    let ready =
+        statuses.is_some_and(|all| !all.is_empty() && all.iter().all(|status| status["ready"] == true));
+    if runs_once { pod["status"]["phase"] == "Succeeded" } else { ready }
 }
 
 /// Waits until all of these pods, and no others, are as they should be in the end.
