@@ -76,6 +76,7 @@ pub(crate) enum AgentError {
 /// # Errors
 /// When it could not begin; once it runs, no fault ends it.
 pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
+    forbid_core_files();
     let endpoint = config.runtime_endpoint.to_string();
     let _locks = [held(lock_root_dir(&config.root_dir))?, held(lock_runtime(&endpoint))?];
     let signals = Signals::new([Signal::Term, Signal::Int]).map_err(AgentError::Signals)?;
@@ -140,7 +141,10 @@ pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
         prober,
         crash_loop: Backoff::crash_loop(config.max_container_restart_period),
     };
-    let sync_loop = SyncLoop::new(sources).remembering(remembered.clone()).on_node(limits);
+    let sync_loop = SyncLoop::new(sources)
+        .looking_in(build::object_places(config))
+        .remembering(remembered.clone())
+        .on_node(limits);
     let pool = WorkerPool::new(context, remembered);
     let turning = turn::run_sync_loop(sync_loop, events, pool, view, handles.telemetry.clone());
     info!(node = config.node_name, version = env!("CARGO_PKG_VERSION"), "rkubelet is running");
@@ -148,6 +152,14 @@ pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
     health::notify_stopping(notifier.as_ref());
     info!("stopping; the pods keep running");
     Ok(())
+}
+
+/// The agent's memory holds what Secrets hold, and credentials: nobody but root reads it, and no core file keeps it.
+fn forbid_core_files() {
+    use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        warn!(%error, "a core file of the agent would hold what Secrets hold");
+    }
 }
 
 /// A lock that somebody else holds ends the start; one that cannot be made does not, for pods matter more.

@@ -18,7 +18,7 @@
 //!                                                   server, systemd's watchdog and status line
 //! ```
 //!
-//! A source sends whole snapshots; only `sync::mux` computes differences. `sync::sync_loop` owns the desired state and
+//! A source sends whole snapshots of pods, ConfigMaps and Secrets; only `sync::mux` computes differences. `sync::sync_loop` owns the desired state and
 //! the table of workers; it does no I/O and waits for no pod, so that its events can be replayed in a test. A worker
 //! belongs to a pod's name: instances (UIDs) of the name follow each other inside it. `plan` decides, from what
 //! the runtime was observed to hold; what it decides is data, and the worker carries it out through `runtime::PodRuntime`.
@@ -80,7 +80,7 @@
 //! | `status` | the status of a pod from what is known of it, events, metrics |
 //! | `plan` | what to do next for a pod; start order; what is remembered of a pod |
 //! | `probe` | which probes there are, when each is due, what results mean |
-//! | `pod` | ids, decoding, defaults, validation, hashes, environment, images, what was observed |
+//! | `pod` | ids, decoding, defaults, validation, hashes, environment, images, ConfigMaps and Secrets, what was observed |
 //! | `text`, `time` | YAML, URLs, quoting; the clock, durations, back-off, limits on waits |
 //!
 //! # Where things are decided
@@ -107,6 +107,7 @@
 //! | What is known of a pod? | `pod::state`, computed by `status::pod_state` |
 //! | What is served of a pod? | `status::pod_status` |
 //! | Which rights has a container? | `pod::security`, sent by `runtime::cri::convert`; what the node lacks: `runtime::security` |
+//! | Which ConfigMaps and Secrets has a pod, and what does it lack? | `pod::object`; who has them: `sync::mux`; what an instance keeps: `worker::objects` |
 //! | What do requests and limits become? | `pod::resources`; where: `pod::cgroup_name`, made by `host::cgroup`, or systemd for it (`host::systemd`) |
 //! | What may pods use of the node? | `pod::node_allocatable`, from `host::machine` and `config::node_resources` |
 //!
@@ -119,7 +120,7 @@
 //! | eviction for pressure, shutdown | `sync::message::Event::End`, which `sync::sync_loop` turns into `plan::Want::End` (ends as Failed, the object stays), as limits of storage do; preemption uses `Want::End` so (`sync::sync_loop::admit`), and the active deadline inside the worker |
 //! | deletion through an API | a new `sync::message::Event` that becomes `plan::Want::Stop` with a grace |
 //! | mirror pods, node status | a task that awaits `sync::published::ViewWatch::changed` |
-//! | pods from an API server | a source that sends `sync::mux::Snapshot`s |
+//! | pods from an API server | a source that sends `sync::mux::Snapshot`s; their ConfigMaps and Secrets: another `pod::object::ObjectProvider` |
 //! | another runtime, or faults | `runtime::PodRuntime`, `runtime::ProbeRunner` |
 //! | another disk | `worker::checkpoints::Checkpoints` |
 //! | another time | `time::clock::Clock` |
@@ -146,6 +147,7 @@
 //! | `statusManager`, `generateAPIPodStatus` | `status::pod_state`, `status::pod_status`, `sync::view` |
 //! | `volumeManager` | `host::volume`, `host::resource` |
 //! | `imageManager`, `imagePuller` | `runtime::image`, run as a job of the worker; what failed is in `plan::PullFailure` |
+//! | `configmap.Manager`, `secret.Manager` | `sync::mux`, told to workers in `plan::Desired` |
 //! | `credentialprovider`, its plugins | `pod::image`, `runtime::image` |
 //! | `lifecycle.predicateAdmitHandler`, `preemption` | `sync::admission` |
 //! | `cpumanager`, its static policy and checkpoint | `pod::cpu_assignment`, `host::cpu_manager`, `runtime::cpus` |

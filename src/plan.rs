@@ -12,6 +12,7 @@ mod deadline;
 mod ending;
 mod gate;
 mod init;
+mod lacks;
 pub(crate) mod log_rotation;
 mod needs;
 pub(crate) mod order;
@@ -31,6 +32,7 @@ use jiff::Timestamp;
 
 use crate::plan::checkpoint::Checkpoint;
 use crate::plan::order::{Gate, Unmet};
+use crate::pod::object::PodObjects;
 use crate::pod::observed::{Container, Exit, Observed, Sandbox};
 use crate::pod::{ContainerId, ContainerRef, Pod, PodUid, SandboxId};
 use crate::probe::target::Verdicts;
@@ -41,6 +43,7 @@ use stop::{StopProgress, Stopping};
 pub(crate) use crate::pod::state::{Failed, Waiting};
 pub(crate) use deadline::{active_since, date_of};
 pub(crate) use ending::{Signalling, StopAction, StopContainer, Terminations};
+pub(crate) use lacks::Lacks;
 pub(crate) use pull::{PullFailure, PullPermit, PullRecord};
 pub(crate) use sandbox::{MAX_RELEASES, MadeSandbox};
 pub(crate) use starts::Starts;
@@ -115,6 +118,8 @@ pub(crate) struct Desired {
     pub starts: Starts,
     /// Containers that are to be replaced by new ones. The generation stays when this changes.
     pub restarts: BTreeSet<ContainerId>,
+    /// The ConfigMaps and Secrets that it refers to; none if it refers to none. The generation stays when this changes.
+    pub objects: Option<Arc<PodObjects>>,
 }
 
 /// What to do next, and when to look again.
@@ -290,6 +295,8 @@ pub(crate) struct Situation<'a> {
     pub starts: &'a Starts,
     /// Containers that are to be replaced by new ones, though nothing is wrong with them.
     pub restarts: &'a BTreeSet<ContainerId>,
+    /// The ConfigMaps and Secrets that it cannot start without.
+    pub lacks: &'a Lacks,
     /// What is remembered of the name.
     pub checkpoint: &'a Checkpoint,
     /// The postStart hooks that are not over.
@@ -340,7 +347,7 @@ pub(crate) fn plan_pod(situation: &Situation<'_>) -> Plan {
         if situation.terminations.is_empty()
             && situation.checkpoint.terminating_sandboxes.is_disjoint(&terminating)
         {
-            if let Some(waiting) = situation.starts.waiting() {
+            if let Some(waiting) = situation.starts.waiting().or_else(|| situation.lacks.first()) {
                 return starts::plan_refused(pod, situation.starts, &waiting);
             }
             if let Gate::Shut { unmet, left } = situation.gate {

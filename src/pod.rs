@@ -22,6 +22,7 @@ pub(crate) mod identity;
 pub(crate) mod image;
 pub(crate) mod keys;
 pub(crate) mod node_allocatable;
+pub(crate) mod object;
 pub(crate) mod observed;
 pub(crate) mod priority;
 pub(crate) mod qos;
@@ -46,7 +47,7 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use decode::{Origin, decode_manifest};
+pub(crate) use decode::Origin;
 pub use finding::{Finding, Refusal};
 pub(crate) use id::{ConfigHash, ContainerId, PodName, PodUid, SandboxId, Source};
 

@@ -27,16 +27,19 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::Container as ContainerSpec;
 use smol::lock::{Mutex, RwLock};
 
+use crate::host::capacity::read_capacity;
 use crate::host::cgroup::Cgroups;
 use crate::host::cpu_manager::CpuManager;
 use crate::host::resource::{ResourceError, Resources};
 use crate::host::state::StateError;
+use crate::host::volume::{OldFiles, plan_object_volumes};
 use crate::host::{Dirs, FileError, NodeIps};
 use crate::plan::{PullPermit, RemoveContainer, Signalling, StartContainer};
 use crate::pod::cgroup_name::CgroupDriver;
 use crate::pod::dns::ClusterDns;
 use crate::pod::hook::Hook;
 use crate::pod::hostname::FqdnTooLong;
+use crate::pod::object::PodObjects;
 use crate::pod::observed::{Observed, Sandbox};
 use crate::pod::security::admission::NodeSecurity;
 use crate::pod::{ContainerId, Pod, PodName, PodUid, SandboxId, priority::priority};
@@ -147,8 +150,27 @@ impl PodRuntime for Runtime {
         Box::pin(self.observe_what_was_made(before, made, cache))
     }
 
-    fn prepare_instance<'a>(&'a self, pod: &'a Arc<Pod>) -> Answer<'a, Result<(), StartError>> {
-        Box::pin(self.prepare_resources(pod))
+    fn prepare_instance<'a>(
+        &'a self,
+        pod: &'a Arc<Pod>,
+        objects: &'a Arc<PodObjects>,
+    ) -> Answer<'a, Result<(), StartError>> {
+        Box::pin(self.prepare_resources(pod, objects))
+    }
+
+    fn update_volumes<'a>(
+        &'a self,
+        pod: &'a Arc<Pod>,
+        objects: &'a Arc<PodObjects>,
+        old: OldFiles,
+    ) -> Answer<'a, Result<(), StepError>> {
+        let (pod, objects, dirs) = (pod.clone(), objects.clone(), self.node.dirs.clone());
+        Box::pin(smol::unblock(move || {
+            let node = read_capacity(dirs.root())?;
+            let volumes = plan_object_volumes(&pod, &objects, &dirs, &node);
+            let updated = volumes.iter().try_for_each(|volume| volume.update(old));
+            Ok(updated.map_err(ResourceError::from)?)
+        }))
     }
 
     fn sandbox_context<'a>(
@@ -185,20 +207,22 @@ impl PodRuntime for Runtime {
         &'a self,
         pod: &'a Pod,
         container: &'a ContainerSpec,
+        objects: &'a PodObjects,
         context: SandboxContext,
     ) -> Answer<'a, Result<String, ImageError>> {
-        Box::pin(self.images.pull_all(pod, container, context))
+        Box::pin(self.images.pull_all(pod, container, objects, context))
     }
 
     fn create_container<'a>(
         &'a self,
         pod: &'a Pod,
         start: &'a StartContainer,
+        objects: &'a PodObjects,
         sandbox: &'a Sandbox,
         image: String,
         context: SandboxContext,
     ) -> Answer<'a, Result<ContainerId, StartError>> {
-        Box::pin(self.make_container(pod, start, sandbox, image, context))
+        Box::pin(self.make_container(pod, start, objects, sandbox, image, context))
     }
 
     fn start_container<'a>(

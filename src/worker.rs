@@ -13,6 +13,7 @@ mod gate;
 mod instance;
 mod jobs;
 mod mailbox;
+mod objects;
 mod observer;
 pub(crate) mod pool;
 mod probe_event;
@@ -168,6 +169,7 @@ impl Worker {
     async fn pass(&mut self, desired: &Desired) -> AfterPass {
         self.sandbox_context = None;
         self.follow(&desired.want).await;
+        self.follow_objects(desired).await;
         let want = &self.effective(&desired.want);
         let ended = match self.take_finished_jobs().await {
             Ok(ended) => ended,
@@ -195,6 +197,8 @@ impl Worker {
             let pod = self.instance.as_ref().map(|instance| &*instance.pod);
             tell_end(&self.context.handles.telemetry.events, &self.name, pod, container);
         }
+        self.apply_objects(desired, &observed).await;
+        let lacks = self.lacks();
         let gate = self.judge_gate(desired, &observed, uptime);
         let pod = self.instance.as_ref().map(|instance| instance.pod.clone());
         let own_grace = pod.and_then(|pod| pod.spec.termination_grace_period_seconds);
@@ -209,6 +213,7 @@ impl Worker {
             gate: &gate,
             starts: &desired.starts,
             restarts: &desired.restarts,
+            lacks: &lacks,
             checkpoint: &self.checkpoint.current,
             start_hooks: &self.start_hooks,
             probes: &probes,
@@ -245,7 +250,8 @@ impl Worker {
             if want.is_stop() && observed.is_empty() {
                 return self.finish(desired.generation).await;
             }
-            return AfterPass::Rest([plan.wake_in, self.checkpoint.retry_in()].into_iter().flatten().min());
+            let waits = [plan.wake_in, self.checkpoint.retry_in(), self.objects_due()];
+            return AfterPass::Rest(waits.into_iter().flatten().min());
         }
         self.observer.begin_steps();
         for step in &plan.steps {

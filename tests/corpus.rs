@@ -20,7 +20,10 @@ const NOT_SUPPORTED: &str = "not supported yet";
 
 fn decode(path: &str, bytes: &[u8], strict: bool) -> Result<Decoded, Refusal> {
     let seen = jiff::Timestamp::UNIX_EPOCH;
-    decode_manifest(bytes, &Origin { node_name: "n", source: Source::File, path, seen, strict })
+    decode_manifest(
+        bytes,
+        &Origin { node_name: "n", source: Source::File, path, seen, strict, kubelet_strict: false },
+    )
 }
 
 /// What makes a manifest invalid, as opposed to not supported. Strict, as the server was asked to be.

@@ -31,7 +31,14 @@ fn long_lines_take_no_longer_than_many_lines() {
 #[test]
 fn findings_in_many_documents_are_found_in_one_search() {
     let seen = jiff::Timestamp::UNIX_EPOCH;
-    let origin = Origin { node_name: "n", source: Source::Http, path: "url", seen, strict: false };
+    let origin = Origin {
+        node_name: "n",
+        source: Source::Http,
+        path: "url",
+        seen,
+        strict: false,
+        kubelet_strict: false,
+    };
     let pod =
         "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: c, image: i, x: 1}]}\n";
     for (text, count) in [(format!("---\n{pod}").repeat(1_000), 1_000), ("---\n1\n".repeat(4_000), 4_000)] {

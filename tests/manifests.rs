@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use rkubelet::testing::{Origin, Source, decode_manifest};
+use rkubelet::testing::{Origin, Source, decode_list};
 
 #[test]
 fn every_example_is_decoded_without_a_warning() {
@@ -19,15 +19,18 @@ fn every_example_is_decoded_without_a_warning() {
             path: path.to_str().unwrap(),
             seen: jiff::Timestamp::UNIX_EPOCH,
             strict: true,
+            kubelet_strict: false,
         };
-        let decoded = decode_manifest(&fs::read(&path).unwrap(), &origin);
+        let mut items = decode_list(&fs::read(&path).unwrap(), &origin).unwrap();
+        assert_eq!(items.len(), 1, "{}: one pod", path.display());
+        let decoded = items.remove(0).decoded;
         let decoded = decoded.unwrap_or_else(|refusal| panic!("{}: {refusal}", path.display()));
         assert_eq!(decoded.warnings, [], "{}", path.display());
         assert!(decoded.pod.spec.termination_grace_period_seconds <= Some(5), "{}", path.display());
         names.push(decoded.pod.name.name);
     }
     names.sort();
-    let want = ["hello", "host-agent", "job", "log-forwarder", "pair", "shop", "store", "web"]
+    let want = ["hello", "host-agent", "job", "log-forwarder", "pair", "settings", "shop", "store", "web"]
         .map(|n| format!("{n}-node1"));
     assert_eq!(names, want);
 }

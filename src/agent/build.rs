@@ -180,6 +180,18 @@ pub(super) fn node_limits(config: &Config, amounts: &ResourceAmounts, security: 
     }
 }
 
+/// Where ConfigMaps and Secrets are looked for, in words.
+pub(super) fn object_places(config: &Config) -> Arc<str> {
+    let dir = config.pod_manifest_path.as_ref().map(|path| path.display().to_string());
+    let url = config.manifest_url.as_ref().map(ToString::to_string);
+    let places: Vec<_> = dir.into_iter().chain(url).collect();
+    if places.is_empty() {
+        "no place: there is no source of manifests".into()
+    } else {
+        places.join(" and ").into()
+    }
+}
+
 /// Starts the sources that are configured, and names them.
 pub(super) fn spawn_sources(config: &Config, handles: &Handles, client: Client) -> Vec<Source> {
     let mut sources = Vec::new();
@@ -191,6 +203,7 @@ pub(super) fn spawn_sources(config: &Config, handles: &Handles, client: Client) 
             rescan: config.file_check_frequency,
             node_name: config.node_name.clone(),
             strict: config.strict_manifests,
+            kubelet_strict: config.kubelet_strict_static_pods,
             root_dir: config.root_dir.clone(),
             trust,
             signing: config.signed_files_key.clone().map_or(Signing::NotRequired, Signing::Required),
@@ -210,6 +223,7 @@ pub(super) fn spawn_sources(config: &Config, handles: &Handles, client: Client) 
             trust,
             node_name: config.node_name.clone(),
             strict: config.strict_manifests,
+            kubelet_strict: config.kubelet_strict_static_pods,
             store: Store::new(&config.root_dir, "url"),
         };
         handles.spawn(run_http(source, client, handles.inbox.clone()));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_channel::Receiver;
+use tracing::field::display;
 use tracing::{info, warn};
 
 use crate::pod::PodName;
@@ -78,12 +79,14 @@ fn note_verdicts(old: &[Verdict], new: &[Verdict], metrics: &Metrics) {
     for (before, Verdict { source, origin, document, item, outcome }) in diff_verdicts(old, new) {
         match (before, outcome) {
             (_, Outcome::Refused(_)) => metrics.manifest_refused(*source),
-            (_, Outcome::Shadowed { pod, by }) => {
+            (_, Outcome::Shadowed { subject, by }) => {
                 let by = by.origin.as_deref().unwrap_or(by.source.as_str());
-                warn!(%source, origin, document, item, %pod, by, "manifest shadowed: its pod has another source");
+                let (pod, object) = (subject.pod().map(display), subject.object().map(display));
+                warn!(%source, origin, document, item, pod, object, by, "manifest shadowed: its pod has another source");
             }
-            (Some(Outcome::Shadowed { pod, .. }), _) => {
-                info!(%source, origin, document, item, %pod, "manifest no longer shadowed");
+            (Some(Outcome::Shadowed { subject, .. }), _) => {
+                let (pod, object) = (subject.pod().map(display), subject.object().map(display));
+                info!(%source, origin, document, item, pod, object, "manifest no longer shadowed");
             }
             (_, Outcome::Accepted { .. } | Outcome::Unchanged { .. } | Outcome::Skipped { .. }) => {}
         }

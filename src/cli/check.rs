@@ -18,10 +18,10 @@ use lexopt::{Arg, Parser};
 use self::input::{Input, read};
 use super::{CommandOutput, UsageError};
 use crate::config::this_node_name;
-use crate::pod::decode::Decoded;
-use crate::pod::decode::list::{ItemPath, decode_list};
-use crate::pod::{Finding, Origin, Refusal, Source, decode_manifest};
-use crate::source::claims::Claims;
+use crate::pod::decode::file::{DecodedFile, decode_file};
+use crate::pod::decode::list::{ItemPath, decode_contents};
+use crate::pod::{Finding, Origin, Refusal, Source};
+use crate::source::claims::{Claimed, Claims};
 use crate::source::dir::why_skipped;
 use crate::sync::mux::{PodConfig, Snapshot};
 use crate::sync::view::{Outcome, Verdict, to_json};
@@ -38,6 +38,8 @@ Flags:
   -o, --output text|json   lines for people, or JSON for programs (default text)
       --strict             exit with code 2 if there are warnings
       --strict-manifests   refuse unknown and doubled fields, as the agent's flag of this name does
+      --kubelet-strict-static-pods
+                           refuse ConfigMaps, Secrets and pods that refer to them, as the agent's flag of this name does
       --url-contents       check as the contents of a URL: also lists of pods and several documents
       --node-name string   the node's name, which ends the pods' names (default: the hostname)
   -h, --help               this text
@@ -55,9 +57,14 @@ pub(super) fn run(arguments: impl Iterator<Item = OsString>) -> Result<CommandOu
         ParsedArguments::Check(options) => options,
     };
     let node_name = this_node_name(&options.node_name);
-    let (inputs, source) = (read(&options.paths), options.source);
-    let mut verdicts = check(inputs, source, &node_name, options.refuse_unknown, Timestamp::now());
-    verdicts.extend(skipped(&options.paths, source));
+    let settings = Settings {
+        source: options.source,
+        node_name: &node_name,
+        strict: options.refuse_unknown,
+        kubelet_strict: options.kubelet_strict,
+    };
+    let mut verdicts = check(read(&options.paths), &settings, Timestamp::now());
+    verdicts.extend(skipped(&options.paths, options.source));
     let text = match options.output {
         CheckFormat::Text => render(&verdicts).into_bytes(),
         // Strings and numbers: there is nothing in a verdict that JSON cannot hold.
@@ -82,7 +89,18 @@ struct CheckOptions {
     output: CheckFormat,
     warnings: Warnings,
     refuse_unknown: bool,
+    kubelet_strict: bool,
     node_name: String,
+}
+
+/// What manifests are checked for.
+struct Settings<'a> {
+    source: Source,
+    node_name: &'a str,
+    /// Unknown and doubled fields are refused.
+    strict: bool,
+    /// ConfigMaps and Secrets, and references to them, are refused.
+    kubelet_strict: bool,
 }
 
 impl Default for CheckOptions {
@@ -93,6 +111,7 @@ impl Default for CheckOptions {
             output: CheckFormat::default(),
             warnings: Warnings::default(),
             refuse_unknown: false,
+            kubelet_strict: false,
             node_name: String::new(),
         }
     }
@@ -130,6 +149,7 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<ParsedArguments, U
             }
             Arg::Long("strict") => options.warnings = Warnings::Fail,
             Arg::Long("strict-manifests") => options.refuse_unknown = true,
+            Arg::Long("kubelet-strict-static-pods") => options.kubelet_strict = true,
             Arg::Long("url-contents") => options.source = Source::Http,
             Arg::Long("node-name") => options.node_name = text(parser.value().map_err(wrong)?),
             Arg::Value(path) => options.paths.push(path.into()),
@@ -160,54 +180,78 @@ fn skipped(paths: &[PathBuf], source: Source) -> Vec<Verdict> {
     verdicts
 }
 
-/// One pod of an input, or why it is refused.
-struct CheckedPod {
+/// What stands in one place of an input, or why it is refused. A file's parts are taken together.
+struct CheckedPart {
     origin: String,
     path: ItemPath,
-    decoded: Result<Decoded, Refusal>,
+    decoded: Result<DecodedFile, Refusal>,
 }
 
-/// The pods of an input, split as its source splits it.
-fn parts(bytes: Result<Vec<u8>, String>, origin: &Origin<'_>) -> Vec<CheckedPod> {
-    let part = |path, decoded| CheckedPod { origin: origin.path.to_owned(), path, decoded };
+/// The parts of an input, split as its source splits it.
+fn parts(bytes: Result<Vec<u8>, String>, origin: &Origin<'_>) -> Vec<CheckedPart> {
+    let part = |path, decoded| CheckedPart { origin: origin.path.to_owned(), path, decoded };
     let whole = |decoded| vec![part(ItemPath { document: None, item: None }, decoded)];
-    match bytes {
-        Err(reason) => whole(Err(Finding::whole(reason).into())),
-        Ok(bytes) if origin.source == Source::File => whole(decode_manifest(&bytes, origin)),
-        Ok(bytes) => match decode_list(&bytes, origin) {
-            Err(refusal) => whole(Err(refusal)),
-            Ok(items) => items.into_iter().map(|item| part(item.path, item.decoded)).collect(),
-        },
-    }
+    let bytes = match bytes {
+        Err(reason) => return whole(Err(Finding::whole(reason).into())),
+        Ok(bytes) if origin.source == Source::File => return whole(decode_file(&bytes, origin)),
+        Ok(bytes) => bytes,
+    };
+    let contents = match decode_contents(&bytes, origin) {
+        Err(refusal) => return whole(Err(refusal)),
+        Ok(contents) => contents,
+    };
+    let pods = contents.pods.into_iter().map(|item| {
+        let pod = item.decoded.map(|decoded| Some((item.path, decoded)));
+        part(item.path, pod.map(|pod| DecodedFile { pod, objects: Vec::new() }))
+    });
+    let objects = contents.objects.into_iter().map(|item| {
+        let objects = item.decoded.map(|decoded| vec![(item.path, decoded)]);
+        part(item.path, objects.map(|objects| DecodedFile { pod: None, objects }))
+    });
+    let mut all: Vec<_> = pods.chain(objects).collect();
+    all.sort_by_key(|part| part.path);
+    all
 }
 
-fn check(inputs: Vec<Input>, source: Source, node_name: &str, strict: bool, seen: Timestamp) -> Vec<Verdict> {
+fn check(inputs: Vec<Input>, settings: &Settings<'_>, seen: Timestamp) -> Vec<Verdict> {
+    let &Settings { source, node_name, strict, kubelet_strict } = settings;
     let parts = inputs.into_iter().flat_map(|(path, bytes)| {
-        let origin = Origin { node_name, source, path: &path, seen, strict };
+        let origin = Origin { node_name, source, path: &path, seen, strict, kubelet_strict };
         parts(bytes, &origin)
     });
     let mut claims = Claims::default();
-    let mut pods = Vec::new();
+    let (mut pods, mut objects) = (Vec::new(), Vec::new());
     let mut verdicts = Vec::new();
-    for CheckedPod { origin, path, decoded } in parts {
+    for CheckedPart { origin, path, decoded } in parts {
         let name = format!("{origin} {path}").trim_end().to_owned();
-        let outcome = match decoded {
-            Err(refusal) => Outcome::Refused(refusal),
-            Ok(decoded) => match claims.claim_or_refuse(&decoded.pod, &name) {
-                Err(finding) => Outcome::Refused(Refusal::from(finding).with_warnings(decoded.warnings)),
-                Ok(()) => {
-                    let pod = decoded.pod.name.clone();
-                    pods.push(Arc::new(decoded.pod));
-                    Outcome::Accepted { pod, warnings: decoded.warnings }
-                }
-            },
+        let verdict = |at: ItemPath, outcome| {
+            let (document, item) = (at.document.unwrap_or(1), at.item);
+            Verdict { source, origin: origin.clone(), document, item, outcome }
         };
-        let (document, item) = (path.document.unwrap_or(1), path.item);
-        verdicts.push(Verdict { source, origin, document, item, outcome });
+        let decoded = match decoded {
+            Err(refusal) => {
+                verdicts.push(verdict(path, Outcome::Refused(refusal)));
+                continue;
+            }
+            Ok(decoded) => decoded,
+        };
+        let subjects = decoded.subjects();
+        let pod = decoded.pod.map(|(_, decoded)| Arc::new(decoded.pod));
+        let own: Vec<_> = decoded.objects.into_iter().map(|(_, decoded)| Arc::new(decoded.object)).collect();
+        if let Err(finding) = claims.claim_or_refuse(Claimed { pod: pod.as_deref(), objects: &own }, &name) {
+            let warnings = subjects.into_iter().flat_map(|(.., warnings)| warnings).collect();
+            verdicts.push(verdict(path, Outcome::Refused(Refusal::from(finding).with_warnings(warnings))));
+            continue;
+        }
+        for (at, subject, warnings) in subjects {
+            verdicts.push(verdict(at, Outcome::Accepted { subject, warnings }));
+        }
+        pods.extend(pod);
+        objects.extend(own);
     }
     // Cycles of pods that wait for each other are found when all pods are known.
     let mut mux = PodConfig::new([source]);
-    mux.apply(Snapshot { source, pods, complete: true, unvouched: BTreeMap::new(), verdicts });
+    mux.apply(Snapshot { source, pods, objects, complete: true, unvouched: BTreeMap::new(), verdicts });
     mux.verdicts()
 }
 
@@ -224,10 +268,10 @@ fn render(verdicts: &[Verdict]) -> String {
             Outcome::Refused(refusal) => {
                 refusal.problems().for_each(|finding| line(origin, outcome.word(), finding));
             }
-            Outcome::Accepted { pod, .. }
-            | Outcome::Unchanged { pod, .. }
-            | Outcome::Shadowed { pod, .. } => {
-                line(origin, outcome.word(), &Finding::whole(pod.to_string()));
+            Outcome::Accepted { subject, .. }
+            | Outcome::Unchanged { subject, .. }
+            | Outcome::Shadowed { subject, .. } => {
+                line(origin, outcome.word(), &Finding::whole(subject.to_string()));
             }
             Outcome::Skipped { reason } => line(origin, outcome.word(), &Finding::whole(reason.as_str())),
         }

@@ -111,6 +111,8 @@ pub(crate) struct Config {
     pub verbosity: u32,
     /// Whether a manifest with a field that would be ignored is refused.
     pub strict_manifests: bool,
+    /// Whether ConfigMaps and Secrets, and pods that refer to them, are refused.
+    pub kubelet_strict_static_pods: bool,
     /// The public key that manifests are signed with, in minisign's format.
     pub manifest_public_key: Option<PathBuf>,
     /// The key that every file of the manifest directory must be signed with, if any must.
@@ -249,6 +251,7 @@ impl Config {
             seccomp_default: settings.bool("seccompDefault").unwrap_or(false),
             verbosity: settings.int("logging.verbosity").unwrap_or(0),
             strict_manifests: flags.is_set("strict-manifests"),
+            kubelet_strict_static_pods: flags.is_set("kubelet-strict-static-pods"),
             signed_files_key: manifest_public_key.clone().filter(|_| require_signed_files),
             manifest_public_key,
             allow_unsafe_manifest_permissions: flags.is_set("allow-unsafe-manifest-permissions"),

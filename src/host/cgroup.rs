@@ -29,6 +29,7 @@ use super::files::{FileError, on};
 use super::resource::{Resource, ResourceError};
 use super::state::{Durability, Store};
 use crate::pod::cgroup_name::{CgroupDriver, CgroupRoot, uid_of};
+use crate::pod::object::PodObjects;
 use crate::pod::qos::{QosClass, qos_class};
 use crate::pod::resources::{NodeResources, PodFigures, pod_figures};
 use crate::pod::{Pod, PodName, PodUid, cgroup_name};
@@ -312,7 +313,7 @@ impl Resource for PodCgroups {
         "FailedToCreatePodContainer"
     }
 
-    fn prepare(&self, pod: &Pod) -> Result<(), ResourceError> {
+    fn prepare(&self, pod: &Pod, _: &PodObjects) -> Result<(), ResourceError> {
         let has_own_limits = pod
             .spec
             .resources

@@ -62,7 +62,10 @@ pub(crate) fn select_ours<'m>(mounts: &'m [Mounted], pod_dir: &Path) -> Vec<&'m 
             ["volumes", plugin, _] => {
                 let kinds: &[&str] = match *plugin {
                     "kubernetes.io~empty-dir" => &["tmpfs", "hugetlbfs"],
-                    "kubernetes.io~downward-api" | "kubernetes.io~projected" => &["tmpfs"],
+                    "kubernetes.io~downward-api"
+                    | "kubernetes.io~projected"
+                    | "kubernetes.io~configmap"
+                    | "kubernetes.io~secret" => &["tmpfs"],
                     "kubernetes.io~nfs" => NFS,
                     _ => &[],
                 };

@@ -17,6 +17,7 @@ use super::cgroup::{CgroupError, Cgroups, PodCgroups};
 use super::files::{FileError, make_dir, remove_tree};
 use super::mounts::unmount_ours;
 use super::volume::{VolumeError, plan_pod_volumes};
+use crate::pod::object::PodObjects;
 use crate::pod::resource_field::NodeCapacity;
 use crate::pod::{Pod, PodName, PodUid};
 
@@ -39,11 +40,11 @@ pub(crate) trait Resource: Debug + Send + Sync {
     /// kubelet's reason for an instance that waits because this could not be prepared.
     fn failure_reason(&self) -> &'static str;
 
-    /// Makes what is missing for an instance.
+    /// Makes what is missing for an instance that has these ConfigMaps and Secrets.
     ///
     /// # Errors
     /// When it cannot be made, or is not what the manifest says.
-    fn prepare(&self, pod: &Pod) -> Result<(), ResourceError>;
+    fn prepare(&self, pod: &Pod, objects: &PodObjects) -> Result<(), ResourceError>;
 
     /// Removes what there is of an instance.
     ///
@@ -104,9 +105,11 @@ impl Resources {
     ///
     /// # Errors
     /// At the first that cannot be prepared.
-    pub(crate) fn prepare(&self, pod: &Pod) -> Result<(), PrepareError> {
+    pub(crate) fn prepare(&self, pod: &Pod, objects: &PodObjects) -> Result<(), PrepareError> {
         self.0.iter().try_for_each(|resource| {
-            resource.prepare(pod).map_err(|source| PrepareError { reason: resource.failure_reason(), source })
+            resource
+                .prepare(pod, objects)
+                .map_err(|source| PrepareError { reason: resource.failure_reason(), source })
         })
     }
 
@@ -150,7 +153,7 @@ impl Resource for Directories {
         "FailedToMakePodDataDirectories"
     }
 
-    fn prepare(&self, pod: &Pod) -> Result<(), ResourceError> {
+    fn prepare(&self, pod: &Pod, _: &PodObjects) -> Result<(), ResourceError> {
         let dir = self.0.pod(&pod.uid);
         ["volumes", "plugins", "containers"]
             .iter()
@@ -186,7 +189,7 @@ impl Resource for Logs {
         "FailedToMakePodDataDirectories"
     }
 
-    fn prepare(&self, pod: &Pod) -> Result<(), ResourceError> {
+    fn prepare(&self, pod: &Pod, _: &PodObjects) -> Result<(), ResourceError> {
         Ok(make_dir(&self.0.logs(&pod.name, &pod.uid), 0o755)?)
     }
 
@@ -210,9 +213,9 @@ impl Resource for Volumes {
         "FailedMount"
     }
 
-    fn prepare(&self, pod: &Pod) -> Result<(), ResourceError> {
+    fn prepare(&self, pod: &Pod, objects: &PodObjects) -> Result<(), ResourceError> {
         let node = self.1.map_or_else(|| read_capacity(self.0.root()), Ok)?;
-        let volumes = plan_pod_volumes(pod, &self.0, &node)?;
+        let volumes = plan_pod_volumes(pod, objects, &self.0, &node)?;
         Ok(volumes.iter().try_for_each(|volume| volume.apply())?)
     }
 
@@ -297,8 +300,8 @@ mod tests {
             let mounts = serde_json::json!([{"name": "scratch", "mountPath": "/s"}]);
             pod.spec.containers[0].volume_mounts = Some(serde_json::from_value(mounts).unwrap());
             // A later agent prepares again.
-            resources.prepare(&pod).unwrap();
-            resources.prepare(&pod).unwrap();
+            resources.prepare(&pod, &PodObjects::default()).unwrap();
+            resources.prepare(&pod, &PodObjects::default()).unwrap();
             assert!(dirs.volume(&pod.uid, "kubernetes.io~empty-dir", "scratch").is_dir());
             assert!(!dirs.volume(&pod.uid, "kubernetes.io~empty-dir", "unused").exists());
             pods.push(pod);
@@ -325,7 +328,7 @@ mod tests {
         pod.spec.volumes = Some(serde_json::from_value(volumes).unwrap());
         let mounts = serde_json::json!([{"name": "host", "mountPath": "/s"}]);
         pod.spec.containers[0].volume_mounts = Some(serde_json::from_value(mounts).unwrap());
-        let error = Resources::new(&dirs, &no_cgroups()).prepare(&pod).unwrap_err();
+        let error = Resources::new(&dirs, &no_cgroups()).prepare(&pod, &PodObjects::default()).unwrap_err();
         assert_eq!(error.reason, "FailedMount");
         let expect = format!("hostPath type check failed: {} is not a directory", missing.display());
         assert_eq!(error.source.to_string(), expect);

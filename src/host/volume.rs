@@ -21,13 +21,17 @@ use k8s_openapi::api::core::v1::{Container, Volume, VolumeMount};
 pub(crate) use self::error::VolumeError;
 use self::memory::{HugePages, check_huge_pages, memory_size, plan_huge_pages};
 use self::nfs::Nfs;
+pub(crate) use self::projection::OldFiles;
 use self::subpath::{SubPath, read_beneath};
 use super::Dirs;
 use super::files::{make_dir, make_dir_exactly, on};
-use super::mounts::mount_new;
+use super::mounts::{is_mounted, mount_new};
 use crate::pod::Pod;
-use crate::pod::downward_api::{ProjectedFiles, projected_files};
+use crate::pod::downward_api::ProjectedFiles;
 use crate::pod::env::expand_all;
+use crate::pod::object::PodObjects;
+use crate::pod::object::references::mounted_volumes;
+use crate::pod::object::volume_files::volume_files;
 use crate::pod::resource_field::NodeCapacity;
 
 /// Kubernetes' limit for a file of variables.
@@ -102,6 +106,7 @@ enum Need {
 /// For a mount that cannot be served.
 pub(crate) fn plan_pod_volumes(
     pod: &Pod,
+    objects: &PodObjects,
     dirs: &Dirs,
     node: &NodeCapacity,
 ) -> Result<Vec<PlannedVolume>, VolumeError> {
@@ -110,7 +115,22 @@ pub(crate) fn plan_pod_volumes(
     let volumes: Vec<_> = names.into_iter().map(|name| find(pod, name)).collect::<Result<_, _>>()?;
     // Images are the runtime's to mount.
     let volumes = volumes.into_iter().filter(|volume| volume.image.is_none());
-    volumes.map(|volume| plan_volume(pod, volume, dirs, node)).collect()
+    volumes.map(|volume| plan_volume(pod, objects, volume, dirs, node)).collect()
+}
+
+/// The volumes of a pod that are made of objects, as far as these are there. The others keep what they have.
+pub(crate) fn plan_object_volumes(
+    pod: &Pod,
+    objects: &PodObjects,
+    dirs: &Dirs,
+    node: &NodeCapacity,
+) -> Vec<PlannedVolume> {
+    let volumes = mounted_volumes(pod).filter(|volume| is_of_objects(volume));
+    volumes.filter_map(|volume| plan_volume(pod, objects, volume, dirs, node).ok()).collect()
+}
+
+fn is_of_objects(volume: &Volume) -> bool {
+    volume.config_map.is_some() || volume.secret.is_some() || volume.projected.is_some()
 }
 
 /// The mounts of a container with this environment.
@@ -144,7 +164,7 @@ pub(crate) fn plan_mounts(
                 return Ok(planned);
             }
             // What is in it is made from the pod, and no container's to change.
-            if volume.downward_api.is_some() || volume.projected.is_some() {
+            if volume.downward_api.is_some() || is_of_objects(volume) {
                 mount.read_only = Some(true);
             }
             let kind = volume.host_path.as_ref().and_then(|host_path| host_path.type_.as_deref());
@@ -192,6 +212,8 @@ fn host_path(pod: &Pod, volume: &Volume, dirs: &Dirs) -> Result<PathBuf, VolumeE
         Volume { downward_api: Some(_), .. } => "kubernetes.io~downward-api",
         Volume { projected: Some(_), .. } => "kubernetes.io~projected",
         Volume { nfs: Some(_), .. } => "kubernetes.io~nfs",
+        Volume { config_map: Some(_), .. } => "kubernetes.io~configmap",
+        Volume { secret: Some(_), .. } => "kubernetes.io~secret",
         _ => return Err(VolumeError::Unsupported(volume.name.clone())),
     };
     Ok(dirs.volume(&pod.uid, plugin, &volume.name))
@@ -199,11 +221,12 @@ fn host_path(pod: &Pod, volume: &Volume, dirs: &Dirs) -> Result<PathBuf, VolumeE
 
 fn plan_volume(
     pod: &Pod,
+    objects: &PodObjects,
     volume: &Volume,
     dirs: &Dirs,
     node: &NodeCapacity,
 ) -> Result<PlannedVolume, VolumeError> {
-    let need = plan_need(pod, volume, node)?;
+    let need = plan_need(pod, objects, volume, node)?;
     let group = pod.spec.security_context.as_ref().and_then(|context| context.fs_group);
     let is_ours = volume.host_path.is_none() && volume.nfs.is_none();
     let group = group.filter(|_| is_ours).and_then(|gid| u32::try_from(gid).ok());
@@ -217,7 +240,12 @@ fn plan_volume(
     Ok(PlannedVolume { need, host_path: host_path(pod, volume, dirs)?, group, ready })
 }
 
-fn plan_need(pod: &Pod, volume: &Volume, node: &NodeCapacity) -> Result<Need, VolumeError> {
+fn plan_need(
+    pod: &Pod,
+    objects: &PodObjects,
+    volume: &Volume,
+    node: &NodeCapacity,
+) -> Result<Need, VolumeError> {
     if let Some(empty_dir) = &volume.empty_dir {
         let limit = empty_dir.size_limit.as_ref();
         return Ok(match empty_dir.medium.as_deref().unwrap_or_default() {
@@ -226,8 +254,8 @@ fn plan_need(pod: &Pod, volume: &Volume, node: &NodeCapacity) -> Result<Need, Vo
             medium => Need::HugePages(plan_huge_pages(pod, medium, limit).map_err(VolumeError::HugePages)?),
         });
     }
-    if let Some(files) = projected_files(pod, volume, node) {
-        let no_value = |finding| VolumeError::NoValue { volume: volume.name.clone(), finding };
+    if let Some(files) = volume_files(pod, volume, objects, node) {
+        let no_value = |reason| VolumeError::NoValue { volume: volume.name.clone(), reason };
         return Ok(Need::Files(files.map_err(no_value)?));
     }
     if let Some(source) = &volume.nfs {
@@ -259,6 +287,19 @@ impl PlannedMount {
 }
 
 impl PlannedVolume {
+    /// Replaces the files of a volume that is there already. Blocking.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub(crate) fn update(&self, old: OldFiles) -> Result<(), VolumeError> {
+        match &self.need {
+            Need::Files(files) if is_mounted(&self.host_path).is_ok_and(|mount| mount.is_some()) => {
+                Ok(projection::write_files(&self.host_path, files, self.group, old)?)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Makes or checks what must be there. Blocking.
     ///
     /// # Errors
@@ -295,7 +336,7 @@ impl PlannedVolume {
             Need::Files(files) => {
                 make_dir(path, 0o755)?;
                 mount_new("tmpfs", "mode=1777", path)?;
-                return Ok(projection::write_files(path, files, self.group)?);
+                return Ok(projection::write_files(path, files, self.group, OldFiles::Remove)?);
             }
             Need::Nfs(nfs) => return nfs.mount(path),
             Need::DirectoryOrCreate => make_dir(path, 0o755)?,

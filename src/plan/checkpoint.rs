@@ -43,6 +43,10 @@ pub(crate) struct Checkpoint {
     /// ended by us, and have not completed, whatever their exit code.
     #[serde(rename = "lost", skip_serializing_if = "BTreeSet::is_empty")]
     pub killed_containers: BTreeSet<ContainerId>,
+    /// What tells the ConfigMaps and Secrets of the wanted instance from others, as it was started with; for a pod that is
+    /// replaced when they change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub objects: Option<String>,
 }
 
 /// One instance of the name.
@@ -132,6 +136,7 @@ impl Checkpoint {
     pub(crate) fn turn_to(&mut self, pod: Option<&Pod>) {
         if self.instance.as_ref().is_some_and(|instance| pod.is_none_or(|pod| !instance.is(pod))) {
             self.instance = None;
+            self.objects = None;
         }
     }
 

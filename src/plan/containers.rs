@@ -182,6 +182,10 @@ pub(super) fn plan_run(pod: &Pod, situation: &Situation<'_>, others: &[SandboxId
         SandboxState::Missing { .. } if finished || needs.starts.is_empty() && !needs.pulls => {}
         SandboxState::Missing { attempt } => match situation.gate {
             Gate::Shut { unmet, left } => needs.wait_for_pods(pod, observed, unmet, *left),
+            Gate::Open(_) if let Some(waiting) = &situation.lacks.volumes => {
+                held_up = Some(waiting.clone());
+                needs.wait_for_volumes(pod, waiting);
+            }
             Gate::Open(_) => {
                 // Also while it is tried once more.
                 held_up = needs.wait_for_sandbox(pod, history);
@@ -315,6 +319,9 @@ impl ContainerJudge<'_> {
     pub(super) fn start(&self, spec: &ContainerSpec, attempt: u32, crashes: u32) -> ContainerNeed {
         if self.history.pulling.contains(&spec.name) {
             return ContainerNeed::Pulling(self.history.waiting(&spec.name, self.uptime));
+        }
+        if let Some(waiting) = self.situation.lacks.env.get(&spec.name) {
+            return ContainerNeed::Lacks(waiting.clone());
         }
         let remaining = self.history.remaining(spec, self.uptime);
         match remaining.zip(self.history.waiting(&spec.name, self.uptime)) {

@@ -61,6 +61,7 @@ pub(super) fn plan_init<'a>(judge: &ContainerJudge<'a>, needs: &mut Needs<'a>) -
             ContainerNeed::Start { .. }
             | ContainerNeed::Wait(..)
             | ContainerNeed::Pulling(_)
+            | ContainerNeed::Lacks(_)
             | ContainerNeed::Replace
             | ContainerNeed::Starting
             | ContainerNeed::Fail(_)

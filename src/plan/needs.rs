@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Container as ContainerSpec;
 
 use super::ending::Stop;
-use super::{History, Waiting, gate};
+use super::{History, Waiting, gate, lacks};
 use crate::plan::order::Unmet;
 use crate::pod::observed::{Container, Observed};
 use crate::pod::restart::RestartPolicy;
@@ -27,6 +27,8 @@ pub(super) enum ContainerNeed {
     Wait(Duration, Waiting),
     /// It should be started once its image is there, which is being pulled. What failed before is shown meanwhile.
     Pulling(Option<Waiting>),
+    /// It should be started once a ConfigMap or Secret is there.
+    Lacks(Waiting),
     /// It runs, and is not what is wanted any more.
     Replace,
     /// It runs, and has not started before its hook is done.
@@ -73,6 +75,7 @@ impl<'a> Needs<'a> {
                 self.pulls = true;
                 self.waiting.extend(waiting.map(|waiting| (name.to_owned(), waiting)));
             }
+            ContainerNeed::Lacks(waiting) => drop(self.waiting.insert(name.to_owned(), waiting)),
             ContainerNeed::Start { attempt, crashes } => self.starts.push((which, found, attempt, crashes)),
             ContainerNeed::Replace => self.stops.extend(found.first().map(|c| Stop::own(c))),
             ContainerNeed::Starting => {
@@ -101,6 +104,13 @@ impl<'a> Needs<'a> {
             }
         }
         Some(failure.waiting.clone())
+    }
+
+    /// What would start waits for the volumes.
+    pub(super) fn wait_for_volumes(&mut self, pod: &Pod, volumes: &Waiting) {
+        let names = self.starts.iter().filter_map(|(which, ..)| Some(&pod.container(*which)?.name));
+        let all: Vec<_> = names.map(|name| (name.clone(), lacks::creating(volumes))).collect();
+        self.waiting.extend(all);
     }
 
     /// What would start, now or after the others, waits for other pods.

@@ -5,6 +5,7 @@ mod ending;
 mod gate;
 mod hooks;
 mod init;
+mod lacks;
 mod probes;
 mod pulling;
 mod replaced;
@@ -110,6 +111,7 @@ struct Inputs {
     history: History,
     gate: Gate,
     starts: Starts,
+    lacks: Lacks,
     checkpoint: Checkpoint,
     start_hooks: BTreeMap<ContainerId, StartHook>,
     probes: Verdicts,
@@ -124,6 +126,7 @@ impl Default for Inputs {
             history: History::default(),
             gate: Gate::Open(Opened::InOrder),
             starts: Starts::Allowed,
+            lacks: Lacks::default(),
             checkpoint: Checkpoint::default(),
             start_hooks: BTreeMap::new(),
             probes: Verdicts::default(),
@@ -143,6 +146,7 @@ impl Inputs {
             gate: &self.gate,
             starts: &self.starts,
             restarts: &self.restarts,
+            lacks: &self.lacks,
             checkpoint: &self.checkpoint,
             start_hooks: &self.start_hooks,
             probes: &self.probes,

@@ -16,6 +16,9 @@ pub(crate) const AFTER: &str = "rkubelet.dev/after";
 /// A duration: for so long at most does the pod wait for them.
 pub(crate) const AFTER_TIMEOUT: &str = "rkubelet.dev/after-timeout";
 
+/// `true`: the pod is replaced when a ConfigMap or Secret changes that it refers to.
+pub(crate) const RESTART_ON_CHANGE: &str = "rkubelet.dev/restart-on-change";
+
 /// The path of an annotation.
 pub(crate) fn field(key: &str) -> String {
     format!("metadata.annotations[{key}]")
@@ -31,6 +34,18 @@ pub(crate) fn names<'a>(metadata: &'a ObjectMeta, key: &str) -> Vec<&'a str> {
         }
     }
     names
+}
+
+/// One of our annotations says yes.
+pub(crate) fn is_true(metadata: &ObjectMeta, key: &str) -> bool {
+    metadata.annotations.as_ref().and_then(|all| all.get(key)).is_some_and(|text| text == "true")
+}
+
+/// What is wrong with one of our annotations that says yes or no.
+pub(crate) fn not_a_switch(metadata: &ObjectMeta, key: &str) -> Option<Finding> {
+    let text = metadata.annotations.as_ref()?.get(key)?;
+    let reason = || format!("{} is neither \"true\" nor \"false\"", quoted(text));
+    (!matches!(text.as_str(), "true" | "false")).then(|| Finding::new(field(key), reason()))
 }
 
 /// The value of one of our annotations, as a duration of more than nothing; none if it is not given.

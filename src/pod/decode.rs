@@ -3,6 +3,7 @@
 //! The order: YAML, kind, hash of what is written, types, identity, defaults, validation, support. Whatever
 //! the manifest says that is not done is either a warning or a refusal, with the field's path.
 
+pub(crate) mod file;
 mod known;
 pub(crate) mod list;
 
@@ -18,7 +19,7 @@ use super::fields::check_fields;
 use super::finding::{Finding, Refusal};
 use super::identity::{apply_identity, config_hash, container_hashes};
 use super::security;
-use super::validate::validate_pod;
+use super::validate::{LocalObjects, validate_pod};
 use super::{Pod, Source};
 use crate::text::excerpt::quoted;
 use crate::text::suggest::nearest;
@@ -28,7 +29,7 @@ use crate::text::yaml::{Document, find_positions, parse_documents, position_afte
 pub(crate) const MAX_MANIFEST: usize = 10 << 20;
 
 /// More problems than these are not looked at: nobody reads them, and sorting them takes time.
-const MAX_PROBLEMS: usize = 100;
+pub(crate) const MAX_PROBLEMS: usize = 100;
 /// More values of the wrong type than these are not looked for: each takes another pass.
 const MAX_TYPE_ERRORS: usize = 10;
 /// More findings of one text than these get no positions: the search takes its time for each.
@@ -47,6 +48,8 @@ pub struct Origin<'a> {
     pub seen: jiff::Timestamp,
     /// Whether unknown and doubled fields are refused rather than warned about.
     pub strict: bool,
+    /// Whether ConfigMaps and Secrets, and pods that refer to them, are refused, as kubelet does.
+    pub kubelet_strict: bool,
 }
 
 /// A pod that can run, and what its author should know.
@@ -61,7 +64,12 @@ pub struct Decoded {
 /// Decodes a manifest that holds one pod, in YAML or JSON.
 pub fn decode_manifest(bytes: &[u8], origin: &Origin<'_>) -> Result<Decoded, Refusal> {
     let (text, documents) = parse_manifest(bytes)?;
-    match documents.as_slice() {
+    decode_single(text, &documents, origin)
+}
+
+/// Decodes documents that are one pod.
+fn decode_single(text: &str, documents: &[Document], origin: &Origin<'_>) -> Result<Decoded, Refusal> {
+    match documents {
         [] => Err(Finding::whole("holds no pod: it is empty or has only comments").into()),
         [document] => match decode_document(document, origin) {
             Ok(mut decoded) => {
@@ -88,7 +96,9 @@ pub(crate) fn parse_manifest(bytes: &[u8]) -> Result<(&str, Vec<Document>), Refu
     }
     let text = std::str::from_utf8(bytes).map_err(|error| not_text(bytes, error.valid_up_to()))?;
     let documents = parse_documents(text).map_err(|error| {
-        Finding::whole(format!("not valid {}: {}", error.format, error.message)).at(error.position)
+        // The error may quote what it stumbled upon.
+        let message = if text.contains("Secret") { "it holds a Secret" } else { error.message.as_str() };
+        Finding::whole(format!("not valid {}: {message}", error.format)).at(error.position)
     })?;
     Ok((text, documents))
 }
@@ -158,7 +168,8 @@ fn decode_pod(document: &Document, origin: &Origin<'_>, remarks: &mut Remarks) -
     let manifest = &document.value;
     let doubled = |key: &String| Finding::new(key, "written more than once; the last counts");
     remarks.doubtful.extend(document.duplicate_keys.iter().map(doubled));
-    if let Err(problem) = check_kind(manifest) {
+    let kinds = if origin.kubelet_strict { "Pod" } else { "Pod, ConfigMap or Secret" };
+    if let Err(problem) = check_kind(manifest, kinds) {
         remarks.problems.push(problem);
         return None;
     }
@@ -194,7 +205,8 @@ fn decode_pod(document: &Document, origin: &Origin<'_>, remarks: &mut Remarks) -
     remarks.warnings.extend(security::old_annotations(&metadata));
     let (name, uid) = apply_identity(&mut metadata, &mut spec, &hash, origin);
     apply_defaults(&mut spec);
-    remarks.problems.extend(validate_pod(&metadata, &spec));
+    let local_objects = if origin.kubelet_strict { LocalObjects::Refused } else { LocalObjects::Allowed };
+    remarks.problems.extend(validate_pod(&metadata, &spec, local_objects));
     remarks.problems.extend(report.refusals);
     let container_hashes = container_hashes(manifest);
     Some(Pod { name, uid, hash, source: origin.source, metadata, spec, container_hashes })
@@ -205,7 +217,7 @@ fn not_text(bytes: &[u8], valid: usize) -> Finding {
     Finding::whole(format!("not UTF-8 text at byte {valid}")).at(beginning.map(position_after))
 }
 
-fn check_kind(manifest: &Value) -> Result<(), Finding> {
+fn check_kind(manifest: &Value, kinds: &str) -> Result<(), Finding> {
     if !manifest.is_object() {
         return Err(Finding::whole("not a Pod: the manifest is not a mapping"));
     }
@@ -213,7 +225,10 @@ fn check_kind(manifest: &Value) -> Result<(), Finding> {
         match &manifest[field] {
             Value::Null => return Err(Finding::new(field, format!("missing, must be {want}"))),
             Value::String(text) if text == want => {}
-            other => return Err(Finding::new(field, format!("{} is not {want}", shown(other)))),
+            other => {
+                let want = if field == "kind" { kinds } else { want };
+                return Err(Finding::new(field, format!("{} is not {want}", shown(other))));
+            }
         }
     }
     Ok(())
@@ -331,7 +346,7 @@ fn dotted(path: &serde_ignored::Path<'_>) -> String {
 }
 
 /// Keeps the first word on each field, and drops what is said of fields above or below it.
-fn one_per_field(problems: Vec<Finding>) -> Vec<Finding> {
+pub(crate) fn one_per_field(problems: Vec<Finding>) -> Vec<Finding> {
     let mut seen: BTreeSet<String> = BTreeSet::new();
     let below = |field: &str, other: &str| {
         field.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))

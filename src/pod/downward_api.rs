@@ -1,16 +1,17 @@
-//! The files of `downwardAPI` volumes and of `projected` ones: names, contents and modes. Pure.
+//! The files of volumes that are made from the pod: names, contents and modes. Pure.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use k8s_openapi::api::core::v1::{DownwardAPIVolumeFile, Volume};
+use k8s_openapi::api::core::v1::DownwardAPIVolumeFile;
 
 use super::field_ref::{resolve_field, subscript};
 use super::resource_field::{NodeCapacity, resolve_resource};
 use super::{Pod, finding::Finding};
 use crate::text::excerpt::quoted;
 
-/// A file of a volume.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A file of a volume. Its `Debug` text does not tell what is in it.
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct ProjectedFile {
     /// What is in it.
     pub(crate) contents: Vec<u8>,
@@ -18,10 +19,17 @@ pub(crate) struct ProjectedFile {
     pub(crate) mode: u32,
 }
 
+impl fmt::Debug for ProjectedFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes, mode {:o}", self.contents.len(), self.mode)
+    }
+}
+
 /// The files of a volume by their path in it.
 pub(crate) type ProjectedFiles = BTreeMap<String, ProjectedFile>;
 
-const DEFAULT_MODE: i32 = 0o644;
+/// The mode of files for which none is written.
+pub(crate) const DEFAULT_MODE: i32 = 0o644;
 
 /// Whether a file may be made from this field.
 pub(crate) fn is_volume_field(path: &str) -> bool {
@@ -34,41 +42,30 @@ pub(crate) fn is_volume_field(path: &str) -> bool {
     )
 }
 
-/// The files of a volume, if it is of a kind that has files made from the pod.
+/// The files that are made from the pod.
 ///
 /// # Errors
 /// For an item that has no value.
-pub(crate) fn projected_files(
+pub(crate) fn downward_files(
     pod: &Pod,
-    volume: &Volume,
-    node: &NodeCapacity,
-) -> Option<Result<ProjectedFiles, Finding>> {
-    if let Some(source) = &volume.downward_api {
-        let items = source.items.iter().flatten();
-        return Some(files(pod, items, source.default_mode, node));
-    }
-    let projected = volume.projected.as_ref()?;
-    let sources = projected.sources.iter().flatten();
-    let items = sources
-        .filter_map(|source| source.downward_api.as_ref())
-        .flat_map(|source| source.items.iter().flatten());
-    Some(files(pod, items, projected.default_mode, node))
-}
-
-fn files<'i>(
-    pod: &Pod,
-    items: impl Iterator<Item = &'i DownwardAPIVolumeFile>,
+    items: &[DownwardAPIVolumeFile],
     default_mode: Option<i32>,
     node: &NodeCapacity,
 ) -> Result<ProjectedFiles, Finding> {
     let default_mode = default_mode.unwrap_or(DEFAULT_MODE);
     items
+        .iter()
         .map(|item| {
             let contents = contents(pod, item, node)?.into_bytes();
-            let mode = u32::try_from(item.mode.unwrap_or(default_mode)).unwrap_or(0) & 0o777;
+            let mode = mode_bits(item.mode.unwrap_or(default_mode));
             Ok((item.path.clone(), ProjectedFile { contents, mode }))
         })
         .collect()
+}
+
+/// A mode of the manifest as a mode of a file.
+pub(crate) fn mode_bits(mode: i32) -> u32 {
+    u32::try_from(mode).unwrap_or(0) & 0o777
 }
 
 fn contents(pod: &Pod, item: &DownwardAPIVolumeFile, node: &NodeCapacity) -> Result<String, Finding> {
@@ -134,7 +131,11 @@ fn is_unprintable(c: char) -> bool {
 mod tests {
     use serde_json::{Value, json};
 
+    use k8s_openapi::api::core::v1::Volume;
+
     use super::*;
+    use crate::pod::object::PodObjects;
+    use crate::pod::object::volume_files::volume_files;
     use crate::pod::quantity::Amount;
     use crate::pod::testing::pod;
 
@@ -146,7 +147,7 @@ mod tests {
         pod.metadata.labels = Some([("b".into(), "2".into()), ("a".into(), "say \"1\"\n".into())].into());
         pod.metadata.annotations = Some([("note".into(), "hello".into())].into());
         let volume: Volume = serde_json::from_value(volume).unwrap();
-        let files = projected_files(&pod, &volume, &NODE).unwrap().map_err(|finding| finding.to_string())?;
+        let files = volume_files(&pod, &volume, &PodObjects::default(), &NODE).unwrap()?;
         let text = |file: &ProjectedFile| String::from_utf8(file.contents.clone()).unwrap();
         Ok(files.iter().map(|(path, file)| (path.clone(), text(file), file.mode)).collect())
     }

@@ -1,8 +1,13 @@
 //! The environment of a container, and `$(VAR)` in it, in commands and in arguments.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::{Container, ResourceFieldSelector};
 
 use super::finding::Finding;
+use super::object::references::variable_reference;
+use super::object::{ObjectKey, ObjectKind, ObjectValue, PodObjects};
+use super::validate::names::not_env_name;
 use crate::text::excerpt::quoted;
 
 /// Replaces `$(NAME)` by the value of `NAME`. `$$` is a dollar sign; a name without a value stays as written.
@@ -53,16 +58,96 @@ pub(crate) fn expand_all(input: &str, env: &[(String, String)]) -> Result<String
     missing.into_inner().map_or(Ok(text), Err)
 }
 
+/// Variables with their values, which may be secret.
+pub(crate) type Variables = Vec<(String, String)>;
+
+/// Keys of an object that give no variable, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SkippedKeys {
+    /// The object.
+    pub(crate) object: ObjectKey,
+    /// The keys, with the prefix.
+    pub(crate) keys: Vec<String>,
+}
+
+/// The variables of a container's `envFrom`, each name once: of a name in two objects the last value counts.
+///
+/// # Errors
+/// For an object that is not there and must be.
+pub(crate) fn env_from(
+    container: &Container,
+    namespace: &str,
+    objects: &PodObjects,
+) -> Result<(Variables, Vec<SkippedKeys>), String> {
+    let (mut env, mut skipped) = (BTreeMap::new(), Vec::new());
+    for source in container.env_from.iter().flatten() {
+        let prefix = source.prefix.as_deref().unwrap_or_default();
+        let (kind, name, optional) = match (&source.config_map_ref, &source.secret_ref) {
+            (Some(reference), _) => (ObjectKind::ConfigMap, &reference.name, reference.optional),
+            (None, Some(reference)) => (ObjectKind::Secret, &reference.name, reference.optional),
+            (None, None) => continue,
+        };
+        let key = ObjectKey::new(kind, namespace, name);
+        let object = match objects.get(&key) {
+            Ok(object) => object,
+            Err(_) if optional == Some(true) => continue,
+            Err(reason) => return Err(reason),
+        };
+        let mut unusable = Vec::new();
+        for (name, value) in &object.data {
+            let name = format!("{prefix}{name}");
+            match text_of(value).filter(|_| not_env_name(&name).is_none()) {
+                Some(text) => drop(env.insert(name, text.to_owned())),
+                None => unusable.push(name),
+            }
+        }
+        if !unusable.is_empty() {
+            skipped.push(SkippedKeys { object: key, keys: unusable });
+        }
+    }
+    Ok((env.into_iter().collect(), skipped))
+}
+
+/// The value of a variable that refers to an object, as [`variable_reference`] gives it; none if it may be missing and is.
+///
+/// # Errors
+/// For an object or a key that is not there and must be.
+pub(crate) fn object_variable(
+    (kind, name, key, optional): (ObjectKind, &str, &str, bool),
+    namespace: &str,
+    objects: &PodObjects,
+) -> Result<Option<String>, String> {
+    let id = ObjectKey::new(kind, namespace, name);
+    let found = objects
+        .get(&id)
+        .and_then(|object| object.data.get(key).ok_or_else(|| format!("couldn't find key {key:?} in {id}")));
+    match found {
+        Ok(value) => {
+            let unusable = || format!("key {key:?} in {id} is no text, which a variable must be");
+            text_of(value).map(|text| Some(text.to_owned())).ok_or_else(unusable)
+        }
+        Err(_) if optional => Ok(None),
+        Err(reason) => Err(reason),
+    }
+}
+
+/// The value as a variable can have it.
+fn text_of(value: &ObjectValue) -> Option<&str> {
+    std::str::from_utf8(value.bytes()).ok().filter(|text| !text.contains('\0'))
+}
+
 /// The variables of a container in order, each name once: of a name written twice the last value counts.
 ///
-/// A value may refer to variables that stand before it. What `field` gives for a `fieldRef`, and `resource` for
-/// a `resourceFieldRef`, is not expanded.
+/// `env` are those of `envFrom`. A value may refer to variables that stand before it. What `field` gives for a `fieldRef`,
+/// `resource` for a `resourceFieldRef` and `object` for a key of an object is not expanded; a variable for which `object`
+/// gives none is left out.
 pub(crate) fn container_env(
     container: &Container,
+    mut env: Variables,
     field: impl Fn(&str) -> Option<String>,
     resource: impl Fn(&ResourceFieldSelector) -> Result<String, Finding>,
-) -> Result<Vec<(String, String)>, Finding> {
-    let mut env: Vec<(String, String)> = Vec::new();
+    object: impl Fn((ObjectKind, &str, &str, bool)) -> Result<Option<String>, String>,
+) -> Result<Variables, Finding> {
     for (index, variable) in container.env.iter().flatten().enumerate() {
         let written = variable.value.as_deref().filter(|value| !value.is_empty());
         let value = match (written, &variable.value_from) {
@@ -70,18 +155,21 @@ pub(crate) fn container_env(
             (None, None) => String::new(),
             (None, Some(source)) => {
                 let path = format!("env[{index}].valueFrom");
-                match (&source.field_ref, &source.resource_field_ref) {
-                    (Some(reference), _) => field(&reference.field_path).ok_or_else(|| {
+                match (&source.field_ref, &source.resource_field_ref, variable_reference(source)) {
+                    (Some(reference), ..) => field(&reference.field_path).ok_or_else(|| {
                         let reason = format!("{} has no value", quoted(&reference.field_path));
                         Finding::new(format!("{path}.fieldRef.fieldPath"), reason)
                     })?,
-                    (None, Some(reference)) => resource(reference).map_err(|finding| {
+                    (None, Some(reference), _) => resource(reference).map_err(|finding| {
                         Finding::new(format!("{path}.{}", finding.field), finding.reason)
                     })?,
-                    (None, None) => {
-                        let reason = "only fieldRef and resourceFieldRef are supported";
-                        return Err(Finding::new(path, reason));
-                    }
+                    (None, None, Some(reference)) => match object(reference) {
+                        Ok(Some(value)) => value,
+                        Ok(None) => continue,
+                        // As kubelet says it.
+                        Err(reason) => return Err(Finding::whole(reason)),
+                    },
+                    (None, None, None) => return Err(Finding::new(path, "is not supported")),
                 }
             }
         };
@@ -103,6 +191,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::pod::object::testing::{object, objects};
 
     #[test]
     fn expansion() {
@@ -159,7 +248,47 @@ mod tests {
             "limits.cpu" => Ok("$(A)4".to_owned()),
             _ => Err(Finding::new("resourceFieldRef.resource", "no such thing")),
         };
-        container_env(&container, field, resource).map_err(|finding| finding.to_string())
+        let object = |(kind, name, key, optional): (ObjectKind, &str, &str, bool)| match optional {
+            true => Ok(None),
+            false => Ok(Some(format!("$(A)-{}-{name}-{key}", kind.as_str()))),
+        };
+        let from = vec![("A".to_owned(), "from".to_owned()), ("F".to_owned(), "kept".to_owned())];
+        let env = container_env(&container, from, field, resource, object);
+        let mut env = env.map_err(|finding| finding.to_string())?;
+        env.retain(|(name, _)| name != "F");
+        Ok(env)
+    }
+
+    #[test]
+    fn variables_of_objects() {
+        let all = objects(&[
+            object(ObjectKind::ConfigMap, "c", &[("a", "1"), ("b.c", "2")]),
+            object(ObjectKind::Secret, "s", &[("a", "x"), ("nul", "\0")]),
+        ]);
+        let from = |list: Value| {
+            let container: Container = serde_json::from_value(json!({ "envFrom": list })).unwrap();
+            env_from(&container, "default", &all).map(|(env, skipped)| {
+                let env: Vec<_> = env.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+                let skipped: Vec<_> =
+                    skipped.iter().map(|s| format!("{} {}", s.object, s.keys.join(","))).collect();
+                (env.join(" "), skipped.join(" "))
+            })
+        };
+        let (c, s) = (json!({"configMapRef": {"name": "c"}}), json!({"secretRef": {"name": "s"}}));
+        let rows = [
+            (json!([c]), "a=1 b.c=2", ""),
+            (json!([c, s]), "a=x b.c=2", "Secret default/s nul"),
+            (json!([s, c]), "a=1 b.c=2", "Secret default/s nul"),
+            (json!([{"prefix": "P_", "configMapRef": {"name": "c"}}, c]), "P_a=1 P_b.c=2 a=1 b.c=2", ""),
+            (json!([{"prefix": "=", "configMapRef": {"name": "c"}}]), "", "ConfigMap default/c =a,=b.c"),
+            (json!([{"configMapRef": {"name": "none", "optional": true}}]), "", ""),
+        ];
+        for (list, env, skipped) in rows {
+            assert_eq!(from(list.clone()), Ok((env.to_owned(), skipped.to_owned())), "{list}");
+        }
+        assert!(from(json!([{"configMapRef": {"name": "none"}}])).unwrap_err().contains("not found"));
+        let nul = object_variable((ObjectKind::Secret, "s", "nul", false), "default", &all);
+        assert_eq!(nul.unwrap_err(), "key \"nul\" in Secret default/s is no text, which a variable must be");
     }
 
     #[test]
@@ -201,10 +330,7 @@ mod tests {
             env(unknown),
             Err("env[1].valueFrom.fieldRef.fieldPath: \"spec.x\" has no value".to_owned())
         );
-        let secret = json!([{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]);
-        assert_eq!(
-            env(secret),
-            Err("env[0].valueFrom: only fieldRef and resourceFieldRef are supported".to_owned())
-        );
+        let file = json!([{"name": "A", "valueFrom": {}}]);
+        assert_eq!(env(file), Err("env[0].valueFrom: is not supported".to_owned()));
     }
 }

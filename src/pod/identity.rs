@@ -196,6 +196,7 @@ mod tests {
             path: "/m/web.yaml",
             seen: "2026-11-16T00:39:04.685901133Z".parse().unwrap(),
             strict: false,
+            kubelet_strict: false,
         };
         let hash = ConfigHash::from("abc");
         let mut metadata = ObjectMeta { name: Some("web".to_owned()), ..Default::default() };

@@ -7,6 +7,7 @@ mod container;
 mod findings;
 mod lifecycle;
 pub(crate) mod names;
+mod objects;
 mod probe;
 mod references;
 mod resources;
@@ -34,8 +35,21 @@ const MAX_SEARCHES: usize = 32;
 const MAX_HOSTNAME: usize = 64;
 const MAX_SEARCH_CHARACTERS: usize = 2048;
 
+/// Whether pods may refer to ConfigMaps and Secrets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LocalObjects {
+    /// They lie beside the pods.
+    Allowed,
+    /// Not even that, as in kubelet.
+    Refused,
+}
+
 /// Finds what makes a pod invalid, in the order of the manifest: metadata first.
-pub(crate) fn validate_pod(metadata: &ObjectMeta, spec: &PodSpec) -> Vec<Finding> {
+pub(crate) fn validate_pod(
+    metadata: &ObjectMeta,
+    spec: &PodSpec,
+    local_objects: LocalObjects,
+) -> Vec<Finding> {
     let mut findings = Findings::default();
     validate_metadata(metadata, &mut findings);
     validate_spec(spec, &mut findings);
@@ -43,7 +57,7 @@ pub(crate) fn validate_pod(metadata: &ObjectMeta, spec: &PodSpec) -> Vec<Finding
     container::validate_containers(spec, &volumes, &mut findings);
     security::validate_annotations(metadata, spec, &mut findings);
     findings.0.extend(watched_files(metadata, spec).err().unwrap_or_default());
-    references::validate_references(spec, &mut findings);
+    references::validate_references(spec, local_objects, &mut findings);
     findings.0
 }
 
@@ -64,6 +78,7 @@ fn validate_metadata(metadata: &ObjectMeta, findings: &mut Findings) {
     }
     findings.0.extend(annotations::duration(metadata, annotations::MAX_RESTART_BACKOFF).err());
     findings.0.extend(annotations::duration(metadata, annotations::AFTER_TIMEOUT).err());
+    findings.0.extend(annotations::not_a_switch(metadata, annotations::RESTART_ON_CHANGE));
     for name in annotations::names(metadata, annotations::AFTER) {
         findings.check(annotations::field(annotations::AFTER), names::not_subdomain(name));
     }

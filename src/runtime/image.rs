@@ -24,6 +24,7 @@ use crate::pod::Pod;
 use crate::pod::image::keyring::Credential;
 use crate::pod::image::name::ImageName;
 use crate::pod::image::provider::Provider;
+use crate::pod::object::PodObjects;
 use crate::pod::priority::priority;
 use crate::runtime::cri::proto::{AuthConfig, PodSandboxConfig};
 use crate::runtime::cri::{CriClient, CriError};
@@ -190,6 +191,7 @@ impl Images {
         &self,
         pod: &Pod,
         container: &Container,
+        objects: &PodObjects,
         context: SandboxContext,
     ) -> Result<String, ImageError> {
         let wanted = Wanted::of(container)?;
@@ -201,7 +203,12 @@ impl Images {
             return Ok(found);
         }
         // Asked for before the permit: a plugin that hangs keeps no other pull waiting.
-        let known = self.credentials.find(repository).await;
+        let mut known = self.credentials.find(repository).await;
+        // Those of the pod itself are tried first, as in kubelet.
+        let (keyring, mut complaints) = objects.pull_credentials(pod);
+        known.credentials.splice(0..0, keyring.lookup(repository));
+        complaints.append(&mut known.complaints);
+        known.complaints = complaints;
         let permit = match &self.all_pulls {
             Some(limiter) => Some(limiter.acquire(priority(&pod.spec)).await),
             None => None,

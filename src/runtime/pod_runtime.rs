@@ -14,8 +14,10 @@ use super::cri::proto::PodSandboxConfig;
 use super::handlers::hooks::HookError;
 use super::limiter::Permit;
 use super::{Cache, Image, ImageError, Made, StartError, StepError};
+use crate::host::volume::OldFiles;
 use crate::plan::{PullPermit, RemoveContainer, Signalling, StartContainer};
 use crate::pod::hook::Hook;
+use crate::pod::object::PodObjects;
 use crate::pod::observed::{Observed, Sandbox};
 use crate::pod::{ContainerId, Pod, PodName, PodUid, SandboxId};
 use crate::probe::check::Check;
@@ -61,8 +63,21 @@ pub(crate) trait PodRuntime: Debug + Send + Sync {
         cache: &'a mut Cache,
     ) -> Answer<'a, Result<Observed, CriError>>;
 
-    /// Prepares what an instance needs on the node. May be repeated.
-    fn prepare_instance<'a>(&'a self, pod: &'a Arc<Pod>) -> Answer<'a, Result<(), StartError>>;
+    /// Prepares what an instance needs on the node, with these ConfigMaps and Secrets. May be repeated.
+    fn prepare_instance<'a>(
+        &'a self,
+        pod: &'a Arc<Pod>,
+        objects: &'a Arc<PodObjects>,
+    ) -> Answer<'a, Result<(), StartError>>;
+
+    /// Brings the volumes of an instance up to date that are made of ConfigMaps and Secrets. What these do not hold any more
+    /// stays in them.
+    fn update_volumes<'a>(
+        &'a self,
+        pod: &'a Arc<Pod>,
+        objects: &'a Arc<PodObjects>,
+        old: OldFiles,
+    ) -> Answer<'a, Result<(), StepError>>;
 
     /// The CRI configuration of the sandbox of this attempt.
     fn sandbox_context<'a>(
@@ -95,6 +110,7 @@ pub(crate) trait PodRuntime: Debug + Send + Sync {
         &'a self,
         pod: &'a Pod,
         container: &'a ContainerSpec,
+        objects: &'a PodObjects,
         context: SandboxContext,
     ) -> Answer<'a, Result<String, ImageError>>;
 
@@ -103,6 +119,7 @@ pub(crate) trait PodRuntime: Debug + Send + Sync {
         &'a self,
         pod: &'a Pod,
         start: &'a StartContainer,
+        objects: &'a PodObjects,
         sandbox: &'a Sandbox,
         image: String,
         context: SandboxContext,

@@ -18,6 +18,7 @@ use crate::host::resource::ResourceError;
 use crate::host::volume;
 use crate::host::{files, termination_message};
 use crate::plan::{StartContainer, Waiting};
+use crate::pod::object::PodObjects;
 use crate::pod::observed::Sandbox;
 use crate::pod::{
     ContainerId, ContainerRef, Finding, Pod, SandboxId, dns, env, field_ref::resolve_field,
@@ -78,11 +79,15 @@ impl Runtime {
     ///
     /// # Errors
     /// When something cannot be made, or is not what the manifest says.
-    pub(super) async fn prepare_resources(&self, pod: &Arc<Pod>) -> Result<(), StartError> {
+    pub(super) async fn prepare_resources(
+        &self,
+        pod: &Arc<Pod>,
+        objects: &Arc<PodObjects>,
+    ) -> Result<(), StartError> {
         self.cgroup_driver().await?;
-        let (resources, prepared) = (self.resources.clone(), pod.clone());
+        let (resources, prepared, objects) = (self.resources.clone(), pod.clone(), objects.clone());
         let begun = Instant::now();
-        let prepared = smol::unblock(move || resources.prepare(&prepared)).await;
+        let prepared = smol::unblock(move || resources.prepare(&prepared, &objects)).await;
         tracing::debug!(pod = %pod.name, took = ?begun.elapsed(), "prepared what a pod needs on the node");
         prepared.map_err(|error| StartError::refused(error.reason, chain(&error.source)))
     }
@@ -130,6 +135,7 @@ impl Runtime {
         &self,
         pod: &Pod,
         start: &StartContainer,
+        objects: &PodObjects,
         sandbox: &Sandbox,
         image_ref: String,
         context: SandboxContext,
@@ -145,13 +151,18 @@ impl Runtime {
         let pod_ips = if pod.spec.host_network == Some(true) { &node_ips } else { &sandbox.ips };
         let capacity =
             self.capacity_if_asked(container).await.map_err(|error| StartError::step(REASON, &error))?;
+        let namespace = &pod.name.namespace;
+        let (from, _) = env::env_from(container, namespace, objects)
+            .map_err(|reason| StartError::refused(REASON, reason))?;
         let env = env::container_env(
             container,
+            from,
             |path| resolve_field(pod, path, &node_ips, pod_ips),
             |reference| match &capacity {
                 Some(capacity) => resolve_resource(pod, Some(container), reference, capacity),
                 None => Err(Finding::new("resourceFieldRef", "has no value")),
             },
+            |reference| env::object_variable(reference, namespace, objects),
         )
         .map_err(|finding| StartError::refused(REASON, finding.to_string()))?;
         let volumes = self

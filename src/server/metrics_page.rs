@@ -83,6 +83,7 @@ fn count<T>(items: impl IntoIterator<Item = T>, matches: impl Fn(T) -> bool) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pod::object::Subject;
     use crate::pod::{Finding, PodName};
     use crate::server::pods::tests::reference_view;
     use crate::status::metrics::exposition;
@@ -101,14 +102,14 @@ mod tests {
     #[test]
     fn the_view_is_rendered() {
         let mut view = reference_view();
-        let pod = PodName::new("default", "a");
+        let subject = Subject::Pod(PodName::new("default", "a"));
         let warnings = vec![Finding::new("spec.x", "unknown"), Finding::new("spec.y", "not honoured")];
         let by = Winner { source: Source::File, origin: None };
         view.verdicts = [
-            verdict(Source::File, Outcome::Accepted { pod: pod.clone(), warnings }),
-            verdict(Source::File, Outcome::Unchanged { pod: pod.clone(), warnings: vec![] }),
+            verdict(Source::File, Outcome::Accepted { subject: subject.clone(), warnings }),
+            verdict(Source::File, Outcome::Unchanged { subject: subject.clone(), warnings: vec![] }),
             verdict(Source::File, Outcome::Refused(Finding::whole("not YAML").into())),
-            verdict(Source::Http, Outcome::Shadowed { pod, by }),
+            verdict(Source::Http, Outcome::Shadowed { subject, by }),
         ]
         .into();
         view.runtime = RuntimeState::Up;

@@ -1,15 +1,40 @@
-//! Which manifest has which pod name and UID: each belongs to one. Pure.
+//! Which manifest has which pod name, UID and object: each belongs to one. Pure.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::sync::Arc;
 
-use crate::pod::{Finding, Pod, PodName, PodUid};
+use crate::pod::object::{Object, Subject};
+use crate::pod::{Finding, Pod, PodUid};
 
 /// The names and UIDs that are taken; two pods with one UID would share their directories. `O` says by whom.
 #[derive(Debug)]
 pub(crate) struct Claims<O> {
-    names: BTreeMap<PodName, O>,
+    names: BTreeMap<Subject, O>,
     uids: BTreeMap<PodUid, O>,
+}
+
+/// What a manifest holds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Claimed<'a> {
+    /// Its pod.
+    pub(crate) pod: Option<&'a Pod>,
+    /// Its ConfigMaps and Secrets.
+    pub(crate) objects: &'a [Arc<Object>],
+}
+
+impl<'a> Claimed<'a> {
+    /// All that it describes.
+    pub(super) fn subjects(self) -> impl Iterator<Item = Subject> + 'a {
+        let pod = self.pod.map(|pod| Subject::Pod(pod.name.clone()));
+        pod.into_iter().chain(self.objects.iter().map(|object| Subject::Object(object.key.clone())))
+    }
+}
+
+impl<'a> From<&'a Pod> for Claimed<'a> {
+    fn from(pod: &'a Pod) -> Self {
+        Self { pod: Some(pod), objects: &[] }
+    }
 }
 
 /// Somebody else has the name or the UID.
@@ -27,41 +52,51 @@ impl<O> Default for Claims<O> {
 }
 
 impl<O: Clone + PartialEq> Claims<O> {
-    /// Takes a pod's name and UID, if both are free.
-    pub(super) fn claim(&mut self, pod: &Pod, owner: &O) -> bool {
-        let free = !self.names.contains_key(&pod.name) && !self.uids.contains_key(&pod.uid);
-        if free {
-            self.names.insert(pod.name.clone(), owner.clone());
-            self.uids.insert(pod.uid.clone(), owner.clone());
+    /// Takes all names and the UID of a manifest, if all are free.
+    pub(super) fn claim(&mut self, claimed: Claimed<'_>, owner: &O) -> bool {
+        let is_free = self.find(claimed, |_| true).is_none();
+        if is_free {
+            self.names.extend(claimed.subjects().map(|subject| (subject, owner.clone())));
+            self.uids.extend(claimed.pod.map(|pod| (pod.uid.clone(), owner.clone())));
         }
-        free
+        is_free
     }
 
-    /// What of a pod of `claimant`'s belongs to somebody else.
-    pub(super) fn clash(&self, pod: &Pod, claimant: &O) -> Option<Clash<'_, O>> {
-        self.find(pod, |owner| owner != claimant)
+    /// What of a manifest of `claimant`'s belongs to somebody else.
+    pub(super) fn clash(&self, claimed: Claimed<'_>, claimant: &O) -> Option<Clash<'_, O>> {
+        self.find(claimed, |owner| owner != claimant)
     }
 
-    fn find(&self, pod: &Pod, matters: impl Fn(&O) -> bool) -> Option<Clash<'_, O>> {
-        let name = self.names.get(&pod.name).filter(|owner| matters(owner));
-        let name = name.map(|owner| Clash { taken: OwnedField::Name(pod.name.clone()), owner });
-        let uid = || self.uids.get(&pod.uid).filter(|owner| matters(owner));
-        name.or_else(|| uid().map(|owner| Clash { taken: OwnedField::Uid(pod.uid.clone()), owner }))
+    fn find(&self, claimed: Claimed<'_>, matters: impl Fn(&O) -> bool) -> Option<Clash<'_, O>> {
+        let name = claimed.subjects().find_map(|subject| {
+            let owner = self.names.get(&subject).filter(|owner| matters(owner))?;
+            Some(Clash { taken: OwnedField::Name(subject), owner })
+        });
+        name.or_else(|| {
+            let uid = &claimed.pod?.uid;
+            let owner = self.uids.get(uid).filter(|owner| matters(owner))?;
+            Some(Clash { taken: OwnedField::Uid(uid.clone()), owner })
+        })
     }
 
-    /// Somebody has this name.
-    pub(super) fn has_name(&self, name: &PodName) -> bool {
-        self.names.contains_key(name)
+    /// Somebody has this.
+    pub(super) fn has(&self, subject: &Subject) -> bool {
+        self.names.contains_key(subject)
     }
 }
 
 impl<O: Clone + PartialEq + Display> Claims<O> {
-    /// Takes a pod's name and UID for `owner`, or says who has them: nobody may claim twice.
-    pub(crate) fn claim_or_refuse(&mut self, pod: &Pod, owner: &O) -> Result<(), Finding> {
-        if let Some(clash) = self.find(pod, |_| true) {
+    /// Takes all names and the UID of a manifest for `owner`, or says who has them: nobody may claim twice.
+    pub(crate) fn claim_or_refuse<'a>(
+        &mut self,
+        claimed: impl Into<Claimed<'a>>,
+        owner: &O,
+    ) -> Result<(), Finding> {
+        let claimed = claimed.into();
+        if let Some(clash) = self.find(claimed, |_| true) {
             return Err(clash.finding(clash.owner));
         }
-        self.claim(pod, owner);
+        self.claim(claimed, owner);
         Ok(())
     }
 }
@@ -73,11 +108,11 @@ impl<O> Clash<'_, O> {
     }
 }
 
-/// What belongs to one pod alone.
+/// What belongs to one manifest alone.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum OwnedField {
-    /// A pod's name.
-    Name(PodName),
+    /// The name of a pod or an object.
+    Name(Subject),
     /// A pod's UID.
     Uid(PodUid),
 }
@@ -85,27 +120,27 @@ pub(super) enum OwnedField {
 impl OwnedField {
     /// Why a newcomer is refused; `owner` is the one who has it, in words.
     pub(super) fn finding(&self, owner: impl Display) -> Finding {
-        match self {
-            Self::Name(name) => {
-                Finding::new("metadata.name", format!("pod {name} is already defined by {owner}"))
-            }
-            Self::Uid(uid) => {
-                Finding::new("metadata.uid", format!("UID {uid} is already defined by {owner}"))
-            }
-        }
+        let (field, what) = match self {
+            Self::Name(Subject::Pod(name)) => ("metadata.name", format!("pod {name}")),
+            Self::Name(Subject::Object(key)) => ("metadata.name", key.to_string()),
+            Self::Uid(uid) => ("metadata.uid", format!("UID {uid}")),
+        };
+        Finding::new(field, format!("{what} is already defined by {owner}"))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pod::object::ObjectKind;
+    use crate::pod::object::testing::object;
     use crate::pod::testing::pod;
 
     #[test]
     fn a_name_and_a_uid_have_one_owner() {
         let with = |name: &str, uid: &str| Pod { uid: PodUid(uid.into()), ..pod(name, "1") };
         let mut claims = Claims::default();
-        assert!(claims.claim(&with("a", "1"), &"first"));
+        assert!(claims.claim((&with("a", "1")).into(), &"first"));
         let cases = [
             ("the owner again", with("a", "1"), "first", None),
             (
@@ -119,17 +154,27 @@ mod tests {
             ("neither", with("b", "2"), "second", None),
         ];
         for (name, pod, claimant, expect) in cases {
-            let clash = claims.clash(&pod, &claimant).map(|clash| clash.finding("x").to_string());
+            let clash = claims.clash((&pod).into(), &claimant).map(|clash| clash.finding("x").to_string());
             assert_eq!(clash.is_some(), expect.is_some(), "{name}: {clash:?}");
             assert!(clash.unwrap_or_default().starts_with(expect.unwrap_or_default()), "{name}");
         }
-        assert!(!claims.claim(&with("b", "1"), &"second") && !claims.has_name(&with("b", "1").name));
+        let other = with("b", "1");
+        assert!(!claims.claim((&other).into(), &"second") && !claims.has(&other.name.clone().into()));
         let again = claims.claim_or_refuse(&with("a", "1"), &"first").unwrap_err();
         assert_eq!(again.to_string(), "metadata.name: pod default/a is already defined by first");
         assert_eq!(claims.claim_or_refuse(&with("b", "2"), &"second"), Ok(()));
-        assert!(
-            claims.claim_or_refuse(&with("c", "2"), &"third").is_err()
-                && claims.has_name(&with("b", "2").name)
-        );
+        assert!(claims.claim_or_refuse(&with("c", "2"), &"third").is_err());
+    }
+
+    #[test]
+    fn objects_are_claimed_with_their_file() {
+        let mut claims = Claims::default();
+        let objects = [object(ObjectKind::Secret, "s", &[]), object(ObjectKind::ConfigMap, "s", &[])];
+        assert!(claims.claim(Claimed { pod: None, objects: &objects[..1] }, &"third"));
+        let both = Claimed { pod: None, objects: &objects };
+        assert!(!claims.claim(both, &"fourth"), "all or nothing");
+        assert!(claims.claim(Claimed { pod: None, objects: &objects[1..] }, &"fifth"), "another kind");
+        let clash = claims.clash(both, &"fourth").map(|clash| clash.finding("x").to_string());
+        assert_eq!(clash.unwrap(), "metadata.name: Secret default/s is already defined by x");
     }
 }

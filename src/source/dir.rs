@@ -28,7 +28,7 @@
 //! | state | what follows |
 //! |---|---|
 //! | being written, or written just now ([`timing::OPEN_WRITER`], [`timing::QUIET`]) | what was known of it stays |
-//! | valid | its pod runs, unless another file has its name or UID |
+//! | valid | its pod runs and its ConfigMaps and Secrets are there, unless another file has one of their names or the UID |
 //! | refused | its last good version runs on |
 //! | missing for less than [`timing::REMOVAL_GRACE`] | as if it were there, unchanged |
 //! | gone | its pod ends |
@@ -53,11 +53,15 @@ use std::time::{Duration, Instant};
 use async_channel::Sender;
 use jiff::Timestamp;
 use smol::Timer;
+use tracing::field::display;
 use tracing::{info, warn};
 
 use crate::pod::Source;
-use crate::pod::decode::{Origin, decode_manifest};
+use crate::pod::decode::Origin;
+use crate::pod::decode::file::decode_file;
+use crate::pod::decode::list::ItemPath;
 use crate::pod::finding::Refusal;
+use crate::pod::object::{ObjectKind, Subject};
 use crate::source::trust::Trust;
 use crate::sync::message::Event;
 use crate::sync::view::Outcome;
@@ -77,6 +81,8 @@ pub(crate) struct DirSource {
     pub node_name: String,
     /// Unknown fields are refused.
     pub strict: bool,
+    /// ConfigMaps and Secrets, and references to them, are refused.
+    pub kubelet_strict: bool,
     /// The agent's root directory, where the last good versions are kept.
     pub root_dir: PathBuf,
     /// Whose files are believed.
@@ -131,8 +137,9 @@ fn check_manifest(
         path: &path,
         seen: Timestamp::now(),
         strict: source.strict,
+        kubelet_strict: source.kubelet_strict,
     };
-    Ok(ValidManifest { decoded: decode_manifest(bytes, &origin)?, signed })
+    Ok(ValidManifest { decoded: decode_file(bytes, &origin)?, signed })
 }
 
 /// Logs a change, once.
@@ -147,13 +154,30 @@ fn log(dir: &Path, notice: &Notice) {
             info!(path = %dir.display(), count, "more files skipped, which are not named");
         }
         Notice::Removed(path) => info!(file = %path.display(), "manifest is gone"),
-        Notice::Verdict { path, outcome: Outcome::Accepted { pod, warnings }, audit } => {
-            log_accepted(path, pod, audit.as_ref());
-            for warning in warnings {
-                warn!(file = %path.display(), %pod, "{warning}");
+        Notice::Verdict { path, outcomes, audit } => {
+            // A digest of a file with a Secret tells who can guess its value whether the guess is right.
+            let is_secret = |outcome: &Outcome| {
+                let object = outcome.taken().and_then(Subject::object);
+                object.is_some_and(|key| key.kind == ObjectKind::Secret)
+            };
+            let with_digest = !outcomes.iter().any(|(_, outcome)| is_secret(outcome));
+            for (at, outcome) in outcomes {
+                log_outcome(path, *at, outcome, audit.as_ref(), with_digest);
             }
         }
-        Notice::Verdict { path, outcome: Outcome::Refused(refusal), .. } => {
+    }
+}
+
+fn log_outcome(path: &Path, at: ItemPath, outcome: &Outcome, audit: Option<&Audit>, with_digest: bool) {
+    match outcome {
+        Outcome::Accepted { subject, warnings } => {
+            log_accepted(path, at, subject, audit, with_digest);
+            let (pod, object) = (subject.pod().map(display), subject.object().map(display));
+            for warning in warnings {
+                warn!(file = %path.display(), pod, object, "{warning}");
+            }
+        }
+        Outcome::Refused(refusal) => {
             let (place, field) = (refusal.first.position, &refusal.first.field);
             let (line, column) = (place.map(|p| p.line), place.map(|p| p.column));
             let reason = refusal.reason();
@@ -163,18 +187,18 @@ fn log(dir: &Path, notice: &Notice) {
             }
         }
         // The first two are for the mux to find out; skipped files have a notice of their own.
-        Notice::Verdict {
-            outcome: Outcome::Unchanged { .. } | Outcome::Shadowed { .. } | Outcome::Skipped { .. },
-            ..
-        } => {}
+        Outcome::Unchanged { .. } | Outcome::Shadowed { .. } | Outcome::Skipped { .. } => {}
     }
 }
 
 /// The audit line: who wrote what.
-fn log_accepted(path: &Path, pod: &crate::pod::PodName, audit: Option<&Audit>) {
+fn log_accepted(path: &Path, at: ItemPath, subject: &Subject, audit: Option<&Audit>, with_digest: bool) {
     let Some(Audit { sha256, owner, mode, signed }) = audit else { return };
     let signer = signed.as_ref().map(|signed| signed.key.as_str());
     let serial = signed.as_ref().and_then(|signed| signed.serial);
     let mode = format_args!("{mode:04o}");
-    info!(file = %path.display(), %pod, sha256, owner, %mode, signer, serial, "manifest accepted");
+    let (pod, object) = (subject.pod().map(display), subject.object().map(display));
+    let sha256 = with_digest.then_some(sha256);
+    let (document, item) = (at.document, at.item);
+    info!(file = %path.display(), document, item, pod, object, sha256, owner, %mode, signer, serial, "manifest accepted");
 }

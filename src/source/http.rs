@@ -8,6 +8,7 @@ mod fetch;
 mod judge;
 mod keep;
 mod network;
+mod objects;
 mod pace;
 mod reading;
 
@@ -20,11 +21,13 @@ use async_channel::Sender;
 use futures_lite::future;
 use hyper::header::HeaderMap;
 use smol::Timer;
+use tracing::field::display;
 use tracing::{debug, info, warn};
 
 use crate::host::state::Store;
 use crate::http::{Cause, Client, PlainText, Proxies, Tls, Url};
-use crate::pod::decode::list::decode_list;
+use crate::pod::decode::list::decode_contents;
+use crate::pod::object::{ObjectKind, Subject};
 use crate::source::key::read_key;
 use crate::source::signature::{Newest, PublicKey, accepts, digest, vouch};
 use crate::source::trust::Trust;
@@ -65,6 +68,8 @@ pub(crate) struct HttpSource {
     pub node_name: String,
     /// Unknown fields are refused.
     pub strict: bool,
+    /// ConfigMaps and Secrets, and references to them, are refused.
+    pub kubelet_strict: bool,
     /// Where the last good contents are kept.
     pub store: Store,
 }
@@ -85,8 +90,8 @@ pub(crate) async fn run_http(source: HttpSource, client: Client, inbox: Sender<E
         info!(%url, %proxy, "the URL is asked through a proxy");
     }
     let kept = state.judge.snapshot();
-    if !kept.pods.is_empty() {
-        info!(%url, pods = kept.pods.len(), "pods as the URL last held them");
+    if !kept.pods.is_empty() || !kept.objects.is_empty() {
+        info!(%url, pods = kept.pods.len(), objects = kept.objects.len(), "pods as the URL last held them");
         if inbox.send(Event::Config(kept)).await.is_err() {
             return;
         }
@@ -171,10 +176,10 @@ impl UrlState {
             None => true,
             Some(key) => vouch(key.as_ref().map_err(String::as_str), signer).is_ok(),
         };
-        let origin = origin(&source.node_name, source.strict);
-        let (kept, held) =
+        let origin = origin(&source.node_name, source.strict, source.kubelet_strict);
+        let (kept, held, objects) =
             Kept::load(source.store.clone(), &source.url.without_credentials(), &origin, trusted);
-        let judge = UrlJudge::new(source.url.to_string(), held);
+        let judge = UrlJudge::new(source.url.to_string(), held, objects);
         Self { source, judge, kept, taken: Taken::default(), sha256: None, unvouched: Unvouched::default() }
     }
 
@@ -186,13 +191,17 @@ impl UrlState {
             Ok(Fetched::Body(body)) => self.judge_body(*body),
         };
         if judged.failure.is_none() {
-            self.kept.keep(self.judge.held());
+            self.kept.keep(self.judge.held(), self.judge.objects());
         }
         if let Some(key) = self.source.read_key() {
             let key = key.as_ref().map_err(String::as_str);
-            let judged_pods =
-                self.judge.held().map(|held| (&held.pod.name, vouch(key, held.signer.as_deref())));
-            if self.unvouched.update(judged_pods) {
+            let pods = self.judge.held().map(|held| (held.pod.name.clone().into(), held.signer.as_deref()));
+            let objects = self
+                .judge
+                .objects()
+                .map(|held| (Subject::Object(held.object.key.clone()), held.signer.as_deref()));
+            let judged_all = pods.chain(objects).map(|(subject, signer)| (subject, vouch(key, signer)));
+            if self.unvouched.update(judged_all) {
                 judged.snapshot = judged.snapshot.or_else(|| Some(self.judge.snapshot()));
             }
         }
@@ -215,8 +224,9 @@ impl UrlState {
         let reading = if is_known && self.taken.signer == signer {
             UrlReading::Same
         } else {
-            match decode_list(&bytes, &origin(&self.source.node_name, self.source.strict)) {
-                Ok(items) => UrlReading::Items { items, signer: signer.clone() },
+            let HttpSource { node_name, strict, kubelet_strict, .. } = &self.source;
+            match decode_contents(&bytes, &origin(node_name, *strict, *kubelet_strict)) {
+                Ok(contents) => UrlReading::Items { contents, signer: signer.clone() },
                 Err(refusal) => {
                     UrlReading::Failed(UrlFailure { reason: refusal.to_string(), cause: Cause::Other })
                 }
@@ -228,6 +238,9 @@ impl UrlState {
         }
         let serial = signed.as_ref().and_then(|(_, trusted)| trusted.serial);
         if !is_known {
+            // A digest of contents with a Secret tells who can guess its value whether the guess is right.
+            let is_secret = self.judge.objects().any(|held| held.object.key.kind == ObjectKind::Secret);
+            let sha256 = (!is_secret).then_some(&sha256);
             info!(url = %self.source.url, sha256, serial, "new contents of the URL");
         }
         if let (Some((key, _)), Some(serial)) = (&signed, serial) {
@@ -250,17 +263,21 @@ fn log(url: &Url, change: &UrlChange) {
             warn!(%url, reason, "cannot take pods from the URL; what runs stays as it is");
         }
         UrlChange::Recovered => info!(%url, "taking pods from the URL again"),
-        UrlChange::Removed(pod) => info!(%url, %pod, "manifest is gone"),
+        UrlChange::Removed(subject) => {
+            let (pod, object) = (subject.pod().map(display), subject.object().map(display));
+            info!(%url, pod, object, "manifest is gone");
+        }
         UrlChange::Verdict(Verdict {
             origin,
             document,
             item,
-            outcome: Outcome::Accepted { pod, warnings },
+            outcome: Outcome::Accepted { subject, warnings },
             ..
         }) => {
-            info!(origin, document, item, %pod, "manifest accepted");
+            let (pod, object) = (subject.pod().map(display), subject.object().map(display));
+            info!(origin, document, item, pod, object, "manifest accepted");
             for warning in warnings {
-                warn!(origin, document, item, %pod, "{warning}");
+                warn!(origin, document, item, pod, object, "{warning}");
             }
         }
         UrlChange::Verdict(Verdict {

@@ -1,45 +1,59 @@
-//! The pods of a source that the current key did not sign: they run on, and nothing of them is started.
+//! What of a source the current key did not sign. Its pods run on, and nothing of them is started; its ConfigMaps and Secrets
+//! stay with the pods that have them, and no other gets them.
 
 use std::collections::BTreeMap;
 
 use tracing::{info, warn};
 
-use crate::pod::PodName;
+use crate::pod::object::Subject;
 use crate::sync::mux::Snapshot;
 
-/// Those pods, each with the reason. Logs only on change.
+/// All of that, each with the reason. Logs only on change.
 #[derive(Debug, Default)]
-pub(super) struct Unvouched(BTreeMap<PodName, String>);
+pub(super) struct Unvouched(BTreeMap<Subject, String>);
 
 impl Unvouched {
     /// Takes in what the key vouches for now; true if that is something else than before.
-    pub(super) fn update<'a>(
-        &mut self,
-        judged: impl Iterator<Item = (&'a PodName, Result<(), String>)>,
-    ) -> bool {
+    pub(super) fn update(&mut self, judged: impl Iterator<Item = (Subject, Result<(), String>)>) -> bool {
         let now: BTreeMap<_, _> =
-            judged.filter_map(|(name, vouched)| Some((name.clone(), vouched.err()?))).collect();
-        for (pod, reason) in now.iter().filter(|(pod, reason)| self.0.get(*pod) != Some(*reason)) {
-            warn!(%pod, reason, "the pod is not trusted any more: what runs of it runs on, and nothing is started");
+            judged.filter_map(|(subject, vouched)| Some((subject, vouched.err()?))).collect();
+        for (subject, reason) in now.iter().filter(|(subject, reason)| self.0.get(*subject) != Some(*reason))
+        {
+            match subject {
+                Subject::Pod(pod) => {
+                    warn!(%pod, reason, "the pod is not trusted any more: what runs of it runs on, and nothing is started");
+                }
+                Subject::Object(object) => {
+                    warn!(%object, reason, "the object is not trusted any more: pods that have it keep it, and no other gets it");
+                }
+            }
         }
-        for pod in self.0.keys().filter(|pod| !now.contains_key(*pod)) {
-            info!(%pod, "the pod is trusted again, or gone");
+        for subject in self.0.keys().filter(|subject| !now.contains_key(*subject)) {
+            match subject {
+                Subject::Pod(pod) => info!(%pod, "the pod is trusted again, or gone"),
+                Subject::Object(object) => info!(%object, "the object is trusted again, or gone"),
+            }
         }
         let changed = self.0 != now;
         self.0 = now;
         changed
     }
 
-    /// Tells the snapshot which of its pods they are.
+    /// Tells the snapshot which of its pods they are, and takes the objects out of it.
     pub(super) fn mark(&self, snapshot: &mut Snapshot) {
-        snapshot.unvouched.clone_from(&self.0);
+        let pods =
+            self.0.iter().filter_map(|(subject, reason)| Some((subject.pod()?.clone(), reason.clone())));
+        snapshot.unvouched = pods.collect();
+        snapshot.objects.retain(|object| !self.0.contains_key(&Subject::Object(object.key.clone())));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pod::Source;
+    use crate::pod::object::ObjectKind;
+    use crate::pod::object::testing::object;
+    use crate::pod::{PodName, Source};
 
     #[test]
     fn a_snapshot_is_due_when_what_the_key_vouches_for_changes() {
@@ -54,10 +68,12 @@ mod tests {
             ("a pod is gone", vec![(&b, no("no key"))], true, &["no key"]),
             ("signed again", vec![(&b, Ok(()))], true, &[]),
         ] {
-            assert_eq!(unvouched.update(judged.into_iter()), changed, "{name}");
+            let judged = judged.into_iter().map(|(name, vouched)| (name.clone().into(), vouched));
+            assert_eq!(unvouched.update(judged), changed, "{name}");
             let mut snapshot = Snapshot {
                 source: Source::File,
                 pods: vec![],
+                objects: vec![],
                 complete: true,
                 unvouched: [(a.clone(), "left over".to_owned())].into(),
                 verdicts: vec![],
@@ -65,5 +81,26 @@ mod tests {
             unvouched.mark(&mut snapshot);
             assert_eq!(snapshot.unvouched.values().collect::<Vec<_>>(), marked, "{name}");
         }
+    }
+
+    #[test]
+    fn an_object_without_a_signature_is_not_given_to_pods() {
+        let (trusted, other) = (object(ObjectKind::Secret, "a", &[]), object(ObjectKind::Secret, "b", &[]));
+        let mut unvouched = Unvouched::default();
+        let judged = [(&trusted, Ok(())), (&other, Err("key 1".to_owned()))];
+        assert!(
+            unvouched
+                .update(judged.into_iter().map(|(o, vouched)| (Subject::Object(o.key.clone()), vouched)))
+        );
+        let mut snapshot = Snapshot {
+            source: Source::File,
+            pods: vec![],
+            objects: vec![trusted.clone(), other],
+            complete: true,
+            unvouched: BTreeMap::new(),
+            verdicts: vec![],
+        };
+        unvouched.mark(&mut snapshot);
+        assert_eq!(snapshot.objects, [trusted]);
     }
 }

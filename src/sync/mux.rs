@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use crate::plan::Starts;
 use crate::plan::order::{Pods, refuse_cycles};
+use crate::pod::object::{Object, ObjectKey, ObjectProvider, Subject};
 use crate::pod::{ConfigHash, Finding, Pod, PodName, PodUid, Refusal, Source};
 use crate::sync::view::{Outcome, Verdict, Winner};
 use claims::refuse_claimed;
@@ -28,6 +29,8 @@ pub(crate) struct Snapshot {
     pub source: Source,
     /// Its valid pods, last good versions included.
     pub pods: Vec<Arc<Pod>>,
+    /// Its valid ConfigMaps and Secrets, last good versions included, but for those that no current key signed.
+    pub objects: Vec<Arc<Object>>,
     /// Every manifest was read and is accounted for in `pods`: what is not there is not wanted. Without it, a
     /// pod that runs and is not listed may be the one whose manifest could not be read.
     pub complete: bool,
@@ -54,6 +57,10 @@ pub(crate) struct PodConfig {
     expected: BTreeSet<Source>,
     snapshots: BTreeMap<Source, Snapshot>,
     merged: Pods,
+    /// The ConfigMaps and Secrets that count.
+    objects: BTreeMap<ObjectKey, Arc<Object>>,
+    /// Where they are looked for, in words.
+    places: Arc<str>,
     /// Of the merged pods, those that are not started, and why.
     unvouched: BTreeMap<PodName, String>,
     /// Versions that are not taken though their source took them: whose, and why.
@@ -66,6 +73,11 @@ impl PodConfig {
         Self { expected: expected.into_iter().collect(), ..Self::default() }
     }
 
+    /// The same, which says where objects are looked for.
+    pub(crate) fn with_places(self, places: Arc<str>) -> Self {
+        Self { places, ..self }
+    }
+
     /// Takes in what a source holds now, and says what that changes.
     pub(crate) fn apply(&mut self, mut snapshot: Snapshot) -> Vec<PodUpdate> {
         if let Some(before) = self.snapshots.get(&snapshot.source) {
@@ -73,7 +85,9 @@ impl PodConfig {
         }
         self.snapshots.insert(snapshot.source, snapshot);
         let counting = self.snapshots.values().filter(|snapshot| self.counts(snapshot.source));
-        let wanted = merge_snapshots(counting);
+        let counting: Vec<_> = counting.collect();
+        let wanted = merge_snapshots(counting.iter().copied());
+        self.objects = merge_objects(&counting);
         let source_of: BTreeMap<_, _> = wanted.iter().map(|(name, pod)| (name.clone(), pod.source)).collect();
         let (wanted, claimed) = refuse_claimed(wanted, &self.merged);
         let (merged, circles) = refuse_cycles(wanted, &self.merged);
@@ -148,8 +162,8 @@ impl PodConfig {
     }
 
     fn refusal(&self, verdict: &Verdict) -> Option<Outcome> {
-        let (_, why) =
-            self.refused.get(verdict.outcome.taken()?).filter(|(source, _)| *source == verdict.source)?;
+        let pod = verdict.outcome.taken()?.pod()?;
+        let (_, why) = self.refused.get(pod).filter(|(source, _)| *source == verdict.source)?;
         let warnings = verdict.outcome.warnings().to_vec();
         Some(Outcome::Refused(Refusal::from(why.clone()).with_warnings(warnings)))
     }
@@ -162,12 +176,12 @@ impl PodConfig {
                 let mut verdict = verdict.clone();
                 if let Some(refusal) = self.refusal(&verdict) {
                     verdict.outcome = refusal;
-                } else if let Some(pod) = verdict.outcome.taken()
-                    && let Some(winner) = self.merged.get(pod)
-                    && winner.source != snapshot.source
+                } else if let Some(subject) = verdict.outcome.taken()
+                    && let Some(source) = self.source_of(subject)
+                    && source != snapshot.source
                 {
-                    let by = Winner { source: winner.source, origin: self.origin_of(winner) };
-                    verdict.outcome = Outcome::Shadowed { pod: pod.clone(), by };
+                    let by = Winner { source, origin: self.origin_of(source, subject) };
+                    verdict.outcome = Outcome::Shadowed { subject: subject.clone(), by };
                 }
                 verdicts.push(verdict);
             }
@@ -175,11 +189,30 @@ impl PodConfig {
         verdicts
     }
 
-    /// The document that a pod comes from, if it still says so.
-    fn origin_of(&self, pod: &Pod) -> Option<String> {
-        let verdicts = &self.snapshots.get(&pod.source)?.verdicts;
-        let verdict = verdicts.iter().find(|verdict| verdict.outcome.taken() == Some(&pod.name))?;
+    /// Whose version counts.
+    fn source_of(&self, subject: &Subject) -> Option<Source> {
+        match subject {
+            Subject::Pod(name) => self.merged.get(name).map(|pod| pod.source),
+            Subject::Object(key) => self.objects.get(key).map(|object| object.source),
+        }
+    }
+
+    /// The document of a source that describes something, if one still does.
+    fn origin_of(&self, source: Source, subject: &Subject) -> Option<String> {
+        let verdicts = &self.snapshots.get(&source)?.verdicts;
+        let verdict = verdicts.iter().find(|verdict| verdict.outcome.taken() == Some(subject))?;
         Some(verdict.origin.clone())
+    }
+}
+
+/// The local manifests as the place where pods find their objects.
+impl ObjectProvider for PodConfig {
+    fn find(&self, key: &ObjectKey) -> Option<&Arc<Object>> {
+        self.objects.get(key)
+    }
+
+    fn places(&self) -> &Arc<str> {
+        &self.places
     }
 }
 
@@ -188,15 +221,25 @@ fn mark_unchanged(before: &Snapshot, now: &mut Snapshot) {
     let instances = |snapshot: &Snapshot| -> BTreeMap<PodName, (PodUid, ConfigHash)> {
         snapshot.pods.iter().map(|pod| (pod.name.clone(), (pod.uid.clone(), pod.hash.clone()))).collect()
     };
+    fn objects(snapshot: &Snapshot) -> BTreeMap<&ObjectKey, &Arc<Object>> {
+        snapshot.objects.iter().map(|object| (&object.key, object)).collect()
+    }
     let (old, new) = (instances(before), instances(now));
+    let (old_objects, new_objects) = (objects(before), objects(now));
+    let is_same = |subject: &Subject| match subject {
+        Subject::Pod(name) => old.get(name) == new.get(name),
+        Subject::Object(key) => old_objects.get(key) == new_objects.get(key),
+    };
     let taken: BTreeSet<_> = before.verdicts.iter().filter_map(|verdict| verdict.outcome.taken()).collect();
-    for verdict in &mut now.verdicts {
-        if let Outcome::Accepted { pod, warnings } = &mut verdict.outcome
-            && taken.contains(&*pod)
-            && old.get(pod) == new.get(pod)
-        {
-            let (pod, warnings) = (pod.clone(), std::mem::take(warnings));
-            verdict.outcome = Outcome::Unchanged { pod, warnings };
+    let accepted = |outcome: &Outcome| match outcome {
+        Outcome::Accepted { subject, .. } => taken.contains(subject) && is_same(subject),
+        _ => false,
+    };
+    let unchanged: Vec<bool> = now.verdicts.iter().map(|verdict| accepted(&verdict.outcome)).collect();
+    for (verdict, unchanged) in now.verdicts.iter_mut().zip(unchanged) {
+        if let (Outcome::Accepted { subject, warnings }, true) = (&mut verdict.outcome, unchanged) {
+            let (subject, warnings) = (subject.clone(), std::mem::take(warnings));
+            verdict.outcome = Outcome::Unchanged { subject, warnings };
         }
     }
 }
@@ -206,6 +249,15 @@ fn merge_snapshots<'a>(snapshots: impl Iterator<Item = &'a Snapshot>) -> Pods {
     let mut merged = BTreeMap::new();
     for pod in snapshots.flat_map(|snapshot| &snapshot.pods) {
         merged.entry(pod.name.clone()).or_insert_with(|| pod.clone());
+    }
+    merged
+}
+
+/// The same for objects.
+fn merge_objects(snapshots: &[&Snapshot]) -> BTreeMap<ObjectKey, Arc<Object>> {
+    let mut merged = BTreeMap::new();
+    for object in snapshots.iter().flat_map(|snapshot| &snapshot.objects) {
+        merged.entry(object.key.clone()).or_insert_with(|| object.clone());
     }
     merged
 }

@@ -7,6 +7,7 @@ mod admit;
 mod holds;
 mod orders;
 mod orphans;
+mod review;
 #[cfg(test)]
 mod tests;
 
@@ -20,10 +21,11 @@ use super::mux::{PodConfig, PodUpdate, Snapshot};
 use super::node_list::{Fingerprint, NodeList, Seen, diff_listed, without_seen};
 use super::view::{PodView, RuntimeState, Verdict, View};
 use crate::plan::checkpoint::Remembered;
-use crate::plan::order::{self, Lack};
 use crate::plan::{Desired, Starts, Want};
+use crate::pod::object::references::references;
+use crate::pod::object::{ObjectKey, PodObjects};
 use crate::pod::priority::priority;
-use crate::pod::state::{Phase, PodState};
+use crate::pod::state::PodState;
 use crate::pod::{ContainerId, Pod, PodName, Source};
 use admit::Placement;
 use holds::{Holds, Told};
@@ -82,6 +84,8 @@ struct WorkerEntry {
     admission: Placement,
     /// What instances before the newest use, while something of them may be left.
     leaving: Option<Requests>,
+    /// The ConfigMaps and Secrets that the wanted instance refers to.
+    references: Box<[ObjectKey]>,
     /// What the wanted instance waits for, if another pod still has it.
     waits: Option<Arc<str>>,
 }
@@ -111,6 +115,11 @@ impl SyncLoop {
             node: None,
             notices: Vec::new(),
         }
+    }
+
+    /// The same, which says that ConfigMaps and Secrets are looked for in these places.
+    pub(crate) fn looking_in(self, places: Arc<str>) -> Self {
+        Self { config: self.config.with_places(places), ..self }
     }
 
     /// The same, with what an earlier agent remembered of the pods.
@@ -175,6 +184,7 @@ impl SyncLoop {
         told.extend(self.review_held());
         told.extend(self.review_starts());
         told.extend(self.review_admission());
+        told.extend(self.review_objects());
         let mut commands: Vec<_> = told.iter().filter_map(|name| self.tell(name)).collect();
         // Who is told first is likely to ask first; who has to wait for a sandbox waits by priority, too.
         commands.sort_by_key(|command| Reverse(urgency(command)));
@@ -276,67 +286,22 @@ impl SyncLoop {
         &self.refusals
     }
 
-    /// Looks anew at those who wait, and names those whose wait has changed. A pod that waits for nobody never waits
-    /// again: it may run by now.
-    fn review_held(&mut self) -> Vec<PodName> {
-        let mut changed = Vec::new();
-        for name in std::mem::take(&mut self.held) {
-            let Some(WorkerEntry { desired: Desired { want: Want::Run(pod), blocked_on, .. }, .. }) =
-                self.workers.get(&name)
-            else {
-                continue;
-            };
-            let now = order::unmet(pod, |name| self.lack(name));
-            if !now.is_empty() {
-                self.held.insert(name.clone());
-            }
-            if now != *blocked_on
-                && let Some(worker) = self.workers.get_mut(&name)
-            {
-                worker.desired.blocked_on = now;
-                changed.push(name);
-            }
-        }
-        changed
-    }
-
-    /// Looks anew at which pods may be started, and names those of which it has changed.
-    fn review_starts(&mut self) -> Vec<PodName> {
-        let mut changed = Vec::new();
-        for (name, WorkerEntry { desired, .. }) in &mut self.workers {
-            let now = self.config.starts(name);
-            if matches!(desired.want, Want::Run(_)) && desired.starts != now {
-                desired.starts = now;
-                changed.push(name.clone());
-            }
-        }
-        changed
-    }
-
-    /// What a pod lacks for others to start after it. One that has done its work lacks nothing.
-    fn lack(&self, name: &PodName) -> Option<Lack> {
-        if self.config.get(name).is_none() {
-            return Some(Lack::Absent);
-        }
-        let state = self.workers.get(name).and_then(|worker| worker.state.as_ref());
-        match state.map(|state| state.phase) {
-            Some(Phase::Succeeded) => None,
-            Some(Phase::Failed) => Some(Lack::Failed),
-            Some(Phase::Pending | Phase::Running) | None => {
-                (!state.is_some_and(|state| state.is_ready())).then_some(Lack::NotReady)
-            }
-        }
-    }
-
     /// Notes a desired state, which is still to be told.
     fn set_desired(&mut self, name: PodName, want: Want) -> PodName {
         self.generations += 1;
         self.changed.insert(name.clone());
+        let references: Box<[ObjectKey]> = match &want {
+            Want::Run(pod) => references(pod).into_iter().collect(),
+            Want::Stop { .. } | Want::End { .. } => Box::default(),
+        };
+        let objects =
+            (!references.is_empty()).then(|| Arc::new(PodObjects::collect(&references, &self.config)));
         let desired = Desired {
             generation: self.generations,
             want,
             blocked_on: Vec::new(),
             starts: Starts::Allowed,
+            objects,
             restarts: BTreeSet::new(),
         };
         let remembered = self.remembered.remove(&name);
@@ -350,9 +315,11 @@ impl SyncLoop {
             holds: Holds::default(),
             admission: Placement::Undecided,
             leaving: None,
+            references: Box::default(),
             waits: None,
         });
         worker.desired = desired.clone();
+        worker.references = references;
         worker.told = Told::Nothing;
         // What an earlier agent made of it may still be on disk.
         let left = remembered.as_ref().and_then(|past| past.checkpoint.instance.as_ref());

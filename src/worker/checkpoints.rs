@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -13,12 +14,16 @@ use crate::host::boot::boot_id;
 use crate::host::state::{Durability, StateError, Store};
 use crate::plan::PullRecord;
 use crate::plan::checkpoint::{Age, Checkpoint, Remembered};
+use crate::pod::object::Object;
+use crate::pod::object::kept::KeptObject;
 use crate::pod::{PodName, PodUid};
 use crate::runtime::Answer;
 use crate::text::chain;
 
 /// File systems take names of 255 bytes; the rest is for suffixes.
 const MAX_FILE_NAME: usize = 240;
+/// The name of the file of an instance's objects.
+const OBJECTS: &str = "kept";
 
 /// Where workers keep what must outlive the agent. A simulation has a disk of its own.
 pub(crate) trait Checkpoints: Debug + Send + Sync {
@@ -39,6 +44,16 @@ pub(crate) trait Checkpoints: Debug + Send + Sync {
         uid: &'a PodUid,
         containers: Vec<String>,
     ) -> Answer<'a, Vec<Result<(String, PullRecord), StateError>>>;
+
+    /// The objects that an instance has and that nobody else has any more.
+    fn read_objects<'a>(&'a self, uid: &'a PodUid) -> Answer<'a, Result<Vec<Object>, StateError>>;
+
+    /// Remembers such objects, in place of those that are remembered.
+    fn write_objects<'a>(
+        &'a self,
+        uid: &'a PodUid,
+        objects: Vec<Arc<Object>>,
+    ) -> Answer<'a, Result<(), StateError>>;
 
     /// Remembers a failed pull, or forgets it.
     fn write_pull<'a>(
@@ -100,6 +115,10 @@ impl DiskCheckpoints {
         each.collect()
     }
 
+    fn objects(&self, uid: &PodUid) -> Store {
+        Store::new(&self.dirs.pod(uid), "objects")
+    }
+
     /// What is remembered, with what became of the pod since: if that is of this boot, and about the same instance.
     fn updated(&self, file: &str, kept: CheckpointFile) -> CheckpointFile {
         let update = self.updates.as_ref().and_then(|updates| read(updates, file));
@@ -158,6 +177,29 @@ impl Checkpoints for DiskCheckpoints {
         Box::pin(smol::unblock(move || {
             let read = |name: String| Some(store.read(&name).transpose()?.map(|record| (name, record)));
             containers.into_iter().filter_map(read).collect()
+        }))
+    }
+
+    fn read_objects<'a>(&'a self, uid: &'a PodUid) -> Answer<'a, Result<Vec<Object>, StateError>> {
+        let store = self.objects(uid);
+        Box::pin(smol::unblock(move || {
+            let kept: Option<Vec<KeptObject>> = store.read(OBJECTS)?;
+            Ok(kept.into_iter().flatten().filter_map(KeptObject::revive).collect())
+        }))
+    }
+
+    fn write_objects<'a>(
+        &'a self,
+        uid: &'a PodUid,
+        objects: Vec<Arc<Object>>,
+    ) -> Answer<'a, Result<(), StateError>> {
+        let store = self.objects(uid);
+        Box::pin(smol::unblock(move || {
+            if objects.is_empty() {
+                return store.remove(OBJECTS);
+            }
+            let kept: Vec<_> = objects.iter().map(|object| KeptObject::new(object)).collect();
+            store.write(OBJECTS, &kept, Durability::Power)
         }))
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::objects::InstanceObjects;
 use crate::plan::order::Gate;
 use crate::plan::{History, PullFailure, Want};
 use crate::pod::Pod;
@@ -33,6 +34,8 @@ pub(super) struct Instance {
     pub(super) pulled: BTreeMap<String, String>,
     /// What it needs on the node was prepared by this agent.
     pub(super) prepared: bool,
+    /// Its ConfigMaps and Secrets, if it refers to any.
+    pub(super) objects: Option<Box<InstanceObjects>>,
 }
 
 impl Instance {
@@ -49,6 +52,7 @@ impl Instance {
             state,
             pulled: BTreeMap::new(),
             prepared: false,
+            objects: None,
         }
     }
 

@@ -157,6 +157,7 @@ mod tests {
             blocked_on: vec![],
             starts: Starts::Allowed,
             restarts: Default::default(),
+            objects: None,
         };
         let want = Want::Stop { grace: None };
         let stop = Desired {
@@ -165,6 +166,7 @@ mod tests {
             blocked_on: vec![],
             starts: Starts::Allowed,
             restarts: Default::default(),
+            objects: None,
         };
         let (a, b) = (run(1, "a"), run(2, "b"));
         assert!(!mailbox.has_other_than(&a));
@@ -195,6 +197,7 @@ mod tests {
             blocked_on: vec![],
             starts: Starts::Allowed,
             restarts: Default::default(),
+            objects: None,
         };
         let (sender, mut mailbox) = Mailbox::new();
         // The wait begins first: the message finds a waker.

@@ -29,7 +29,7 @@ impl Worker {
         // A plan names containers of the pod that it was made for.
         let Some(spec) = pod.container(which) else { return };
         let name = spec.name.clone();
-        let permit = self.pull_permit(&name);
+        let (permit, objects) = (self.pull_permit(&name), self.objects());
         let Some(instance) = &mut self.instance else { return };
         if instance.pulled.contains_key(&name) || !instance.history.pulling.insert(name.clone()) {
             return;
@@ -39,7 +39,7 @@ impl Worker {
             let Some(spec) = pod.container(which) else { return JobResult::Pulled(Err(ImageError::Absent)) };
             JobResult::Pulled(match runtime.look_for_image(&pod, spec, permit).await {
                 Ok(Image::Present(image)) => Ok(image),
-                Ok(Image::ToBePulled) => runtime.pull_image(&pod, spec, context).await,
+                Ok(Image::ToBePulled) => runtime.pull_image(&pod, spec, &objects, context).await,
                 Err(error) => Err(error),
             })
         });

@@ -78,8 +78,9 @@ impl Worker {
     async fn prepare_sandbox(&mut self, pod: &Arc<Pod>, attempt: u32) -> Result<SandboxContext, StartError> {
         let runtime = self.context.runtime.clone();
         if self.instance.as_ref().is_some_and(|instance| !instance.prepared) {
-            runtime.prepare_instance(pod).await?;
+            runtime.prepare_instance(pod, &self.objects()).await?;
             self.instance.iter_mut().for_each(|instance| instance.prepared = true);
+            self.note_projected();
         }
         if let Some((_, context)) = self.sandbox_context.as_ref().filter(|(of, _)| *of == attempt) {
             return Ok(context.clone());
@@ -127,15 +128,17 @@ impl Worker {
         };
         let pulled = self.instance.as_mut().and_then(|instance| instance.pulled.remove(&name));
         let permit = self.pull_permit(&name);
+        let objects = self.objects();
+        self.tell_skipped_keys(pod, start.container);
         let create = async {
             let image = match pulled {
                 Some(image) => Ok(Image::Present(image)),
                 None => runtime.look_for_image(pod, spec, permit).await,
             };
             match image {
-                Ok(Image::Present(image)) => {
-                    Ok(Some(runtime.create_container(pod, start, sandbox, image, context.clone()).await))
-                }
+                Ok(Image::Present(image)) => Ok(Some(
+                    runtime.create_container(pod, start, &objects, sandbox, image, context.clone()).await,
+                )),
                 Ok(Image::ToBePulled) => Ok(None),
                 Err(error) => Err(error),
             }

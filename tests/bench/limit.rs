@@ -120,6 +120,7 @@ impl<'a> Bare<'a> {
             path: &path,
             seen: Timestamp::now(),
             strict: true,
+            kubelet_strict: false,
         };
         let decoded = decode_manifest(self.node.manifest(name, edition).as_bytes(), &origin);
         decoded.map(|decoded| decoded.pod).map_err(|refusal| refusal.to_string())

@@ -7,7 +7,7 @@ use crate::rig::{Agent, BUSYBOX, READ_ONLY_PORT, Rig};
 /// The lines about the end of containers of a pod.
 fn ends(agent: &Agent<'_>, pod: &str) -> Vec<String> {
     let mut lines = agent.log_lines_with(pod);
-    lines.retain(|line| line.contains("container has ended") || line.contains("container was killed"));
+    lines.retain(|line| line.contains("container has ended") || line.contains("was killed after"));
     lines
 }
 
@@ -21,7 +21,7 @@ fn the_end_of_a_container_is_one_line() {
     for (pod, level, words) in [
         ("fails-node1", "INFO", &["exit_code=7", "reason=\"Error\"", "after="][..]),
         ("done-node1", "INFO", &["exit_code=0", "reason=\"Completed\"", "after="]),
-        ("hungry-node1", "WARN", &["exit_code=", "reason=\"OOMKilled\"", "after=", "out of memory"]),
+        ("hungry-node1", "WARN", &["exit code 137", "reason=\"OOMKilled\"", "killed after", "out of memory"]),
     ] {
         rig.wait(&format!("the end of {pod}"), || !ends(&agent, pod).is_empty());
         rig.wait("its phase", || {

@@ -34,6 +34,7 @@ mod long_names;
 mod lookup;
 mod manifest;
 mod network;
+mod objects;
 mod odd_bytes;
 mod order;
 mod pod_wide;

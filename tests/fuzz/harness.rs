@@ -6,7 +6,14 @@ use rkubelet::testing::{Origin, Source, decode_manifest};
 pub(crate) fn manifest(bytes: &[u8]) {
     let seen = jiff::Timestamp::UNIX_EPOCH;
     let [lenient, strict] = [false, true].map(|strict| {
-        let origin = Origin { node_name: "node1", source: Source::File, path: "/m/a.yaml", seen, strict };
+        let origin = Origin {
+            node_name: "node1",
+            source: Source::File,
+            path: "/m/a.yaml",
+            seen,
+            strict,
+            kubelet_strict: false,
+        };
         decode_manifest(bytes, &origin)
     });
     for refusal in [&lenient, &strict].into_iter().filter_map(|decoded| decoded.as_ref().err()) {

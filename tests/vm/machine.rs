@@ -13,7 +13,7 @@ use super::console::{Answer, Console};
 use super::disk::Base;
 use super::wait::{wait_until, wait_until_every};
 
-/// QEMU 7.2 returns wrong flags from `cmpxchg16b` now and then, and a kernel that has it uses it for its heap.
+/// Without `cmpxchg16b`: with it, kernels on QEMU 7.2 were damaged within seconds (docs/real-node.md).
 const CPU: &str = "max,-cx16,-la57";
 /// How long a boot may take: it takes 20 to 40 s on an idle machine with two cores.
 const BOOT: Duration = Duration::from_secs(300);

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::world::{Sim, Slot, World};
 use crate::host::state::{Durability, StateError};
 use crate::plan::PullRecord;
 use crate::plan::checkpoint::{Age, Checkpoint, Life, Remembered};
+use crate::pod::object::Object;
 use crate::pod::{Pod, PodName, PodUid, SandboxId};
 use crate::runtime::Answer;
 use crate::worker::checkpoints::Checkpoints;
@@ -187,6 +189,14 @@ impl Checkpoints for SimCheckpoints {
             });
             read.await.unwrap_or_default()
         })
+    }
+
+    fn read_objects<'a>(&'a self, _: &'a PodUid) -> Answer<'a, Result<Vec<Object>, StateError>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
+    fn write_objects<'a>(&'a self, _: &'a PodUid, _: Vec<Arc<Object>>) -> Answer<'a, Result<(), StateError>> {
+        Box::pin(std::future::ready(Ok(())))
     }
 
     fn write_pull<'a>(

@@ -178,7 +178,14 @@ impl World {
         self.manifests.told.insert(source, (pods.clone(), complete));
         self.note_wanted();
         let unvouched = BTreeMap::new();
-        self.tell(Event::Config(Snapshot { source, pods, complete, unvouched, verdicts: Vec::new() }));
+        self.tell(Event::Config(Snapshot {
+            source,
+            pods,
+            objects: Vec::new(),
+            complete,
+            unvouched,
+            verdicts: Vec::new(),
+        }));
     }
 }
 

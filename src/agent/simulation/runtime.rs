@@ -8,8 +8,10 @@ use k8s_openapi::api::core::v1::Container as ContainerSpec;
 
 use super::calls::{Caller, Request, error};
 use super::world::{OnDrop, Sim, Slot, World, sleep};
+use crate::host::volume::OldFiles;
 use crate::plan::{PullPermit, RemoveContainer, Signalling, StartContainer};
 use crate::pod::hook::Hook;
+use crate::pod::object::PodObjects;
 use crate::pod::observed::{Observed, Sandbox};
 use crate::pod::priority::priority;
 use crate::pod::state::Waiting;
@@ -123,7 +125,20 @@ impl PodRuntime for SimRuntime {
         }))
     }
 
-    fn prepare_instance<'a>(&'a self, pod: &'a Arc<Pod>) -> Answer<'a, Result<(), StartError>> {
+    fn update_volumes<'a>(
+        &'a self,
+        _: &'a Arc<Pod>,
+        _: &'a Arc<PodObjects>,
+        _: OldFiles,
+    ) -> Answer<'a, Result<(), StepError>> {
+        Box::pin(future::ready(Ok(())))
+    }
+
+    fn prepare_instance<'a>(
+        &'a self,
+        pod: &'a Arc<Pod>,
+        _: &'a Arc<PodObjects>,
+    ) -> Answer<'a, Result<(), StartError>> {
         Box::pin(async move {
             let prepared = self.step(&pod.name, "Prepare").send(|_| Ok(())).await;
             prepared.map_err(|error| start_error("FailedMount", error))
@@ -192,6 +207,7 @@ impl PodRuntime for SimRuntime {
         &'a self,
         pod: &'a Pod,
         container: &'a ContainerSpec,
+        _: &'a PodObjects,
         _: SandboxContext,
     ) -> Answer<'a, Result<String, ImageError>> {
         let image = container.image.clone().unwrap_or_default();
@@ -221,6 +237,7 @@ impl PodRuntime for SimRuntime {
         &'a self,
         pod: &'a Pod,
         start: &'a StartContainer,
+        _: &'a PodObjects,
         _: &'a Sandbox,
         _: String,
         _: SandboxContext,

@@ -19,6 +19,7 @@ fn command_lines() {
                 source: Source::Http,
                 output: CheckFormat::Json,
                 warnings: Warnings::Fail,
+                kubelet_strict: false,
                 refuse_unknown: true,
                 node_name: "n".to_owned(),
             }),
@@ -45,6 +46,30 @@ fn command_lines() {
 const GOOD: &str = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: NAME\nspec:\n  containers:\n  - name: c\n    \
                     image: i\n    FIELD: 1\n";
 
+fn settings(source: Source) -> Settings<'static> {
+    Settings { source, node_name: "n1", strict: false, kubelet_strict: false }
+}
+
+#[test]
+fn objects_have_verdicts_like_pods() {
+    let map = "{apiVersion: v1, kind: ConfigMap, metadata: {name: m}, data: {a: x}}";
+    let bad = "{apiVersion: v1, kind: Secret, metadata: {name: s}, stringData: {../x: hunter2}}";
+    let pod = GOOD.replace("NAME", "a").replace("    FIELD: 1\n", "");
+    let both = format!("{map}\n---\n{pod}");
+    let input = |path: &str, text: &str| (path.to_owned(), Ok(text.as_bytes().to_vec()));
+    let inputs = || vec![input("a.yaml", &both), input("b.yaml", map), input("c.yaml", bad)];
+    let text = render(&check(inputs(), &settings(Source::File), Timestamp::UNIX_EPOCH));
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines[..2], ["a.yaml: accepted: ConfigMap default/m", "a.yaml: accepted: default/a-n1"]);
+    assert_eq!(lines[2], "b.yaml: refused: metadata.name: ConfigMap default/m is already defined by a.yaml");
+    assert!(lines[3].contains("refused: stringData[../x]:") && !text.contains("hunter2"), "{text}");
+    let url = render(&check(inputs(), &settings(Source::Http), Timestamp::UNIX_EPOCH));
+    assert!(url.contains("already defined by a.yaml document 1"), "{url}");
+    let strict = Settings { kubelet_strict: true, ..settings(Source::File) };
+    let strict = check(inputs(), &strict, Timestamp::UNIX_EPOCH);
+    assert!(strict.iter().all(|verdict| verdict.outcome.word() == "refused"), "{strict:?}");
+}
+
 #[test]
 fn verdicts_in_words_and_codes() {
     let pod = |name: &str, field: &str| {
@@ -53,7 +78,7 @@ fn verdicts_in_words_and_codes() {
             .into_bytes())
     };
     let input = |path: &str, bytes: Result<Vec<u8>, String>| (path.to_owned(), bytes);
-    let verdicts = |inputs: Vec<Input>| check(inputs, Source::File, "n1", false, Timestamp::UNIX_EPOCH);
+    let verdicts = |inputs: Vec<Input>| check(inputs, &settings(Source::File), Timestamp::UNIX_EPOCH);
     let code =
         |verdicts: &[Verdict]| [Warnings::Pass, Warnings::Fail].map(|warnings| exit_code(verdicts, warnings));
 
@@ -112,7 +137,7 @@ fn lists_and_documents_are_the_contents_of_a_url() {
     );
     let verdicts = |source| {
         let inputs = vec![("x.yaml".to_owned(), Ok(text.clone().into_bytes()))];
-        check(inputs, source, "n1", false, Timestamp::UNIX_EPOCH)
+        check(inputs, &settings(source), Timestamp::UNIX_EPOCH)
     };
     let url = verdicts(Source::Http);
     assert_eq!(
@@ -121,7 +146,8 @@ fn lists_and_documents_are_the_contents_of_a_url() {
          x.yaml:16:3: refused: spec.containers: must have at least one container\n"
     );
     assert_eq!(url.iter().map(|verdict| verdict.document).collect::<Vec<_>>(), [1, 3]);
-    let file = "x.yaml: refused: holds 2 documents; a manifest is one Pod\n";
+    let file =
+        "x.yaml:16:3: refused: items[0].spec.containers: document 3: must have at least one container\n";
     assert_eq!(render(&verdicts(Source::File)), file);
 }
 

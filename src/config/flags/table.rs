@@ -149,6 +149,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     field("kube-reserved-cgroup", "kubeReservedCgroup", "cgroup of Kubernetes' own daemons"),
     own("kubeconfig", Path, Accepted, "how to reach the API server; none means standalone"),
     field("kubelet-cgroups", "kubeletCgroups", "cgroup of the agent itself"),
+    own("kubelet-strict-static-pods", Bool, Honoured, "refuse ConfigMaps and Secrets, and pods that refer to them, as kubelet does (rkubelet's own)"),
     field("local-storage-capacity-isolation", "localStorageCapacityIsolation", "limit ephemeral storage"),
     own("lock-file", Path, Accepted, "lock file that the agent holds"),
     own("log-cadvisor-usage", Bool, Accepted, "log the usage of cAdvisor"),

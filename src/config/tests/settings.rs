@@ -82,6 +82,7 @@ fn defaults_are_those_of_kubelet() {
             seccomp_default: false,
             verbosity: 0,
             strict_manifests: false,
+            kubelet_strict_static_pods: false,
             manifest_public_key: None,
             signed_files_key: None,
             allow_unsafe_manifest_permissions: false,

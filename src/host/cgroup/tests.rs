@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value as Json, json};
 
 use super::*;
+use crate::pod::object::PodObjects;
 use crate::pod::testing::pod;
 
 const UID: &str = "cd356e388f0b1d2e7bf518178c21b8ff";
@@ -70,10 +71,10 @@ fn values_of_both_versions() {
     let root = tempfile::tempdir().unwrap();
     let v1 = resource(root.path(), false);
     for (uid, resources) in [(UID, limited()), (OTHER, json!({"requests": {"cpu": "1"}}))] {
-        v1.prepare(&instance(uid, resources.clone())).unwrap();
-        v1.prepare(&instance(uid, resources)).unwrap();
+        v1.prepare(&instance(uid, resources.clone()), &PodObjects::default()).unwrap();
+        v1.prepare(&instance(uid, resources), &PodObjects::default()).unwrap();
     }
-    v1.prepare(&instance("best", json!({}))).unwrap();
+    v1.prepare(&instance("best", json!({})), &PodObjects::default()).unwrap();
     let dir = format!("r/kubepods/burstable/pod{UID}");
     let other = format!("r/kubepods/burstable/pod{OTHER}");
     assert_eq!(
@@ -100,7 +101,7 @@ fn values_of_both_versions() {
     let v2 = resource(root.path(), true);
     fs::write(root.path().join("cgroup.controllers"), "cpu io memory pids misc").unwrap();
     fs::write(root.path().join("cgroup.subtree_control"), "cpu io memory").unwrap();
-    v2.prepare(&instance(UID, limited())).unwrap();
+    v2.prepare(&instance(UID, limited()), &PodObjects::default()).unwrap();
     assert_eq!(
         files(root.path()),
         expect(&[
@@ -134,7 +135,7 @@ fn found_again_and_removed_if_ours() {
     let root = tempfile::tempdir().unwrap();
     let killed = resource(root.path(), false);
     for uid in [UID, OTHER] {
-        killed.prepare(&instance(uid, limited())).unwrap();
+        killed.prepare(&instance(uid, limited()), &PodObjects::default()).unwrap();
         // The runtime's: a container's cgroup, in a hierarchy that we write nothing to.
         fs::create_dir_all(root.path().join(format!("freezer/r/kubepods/burstable/pod{uid}/container")))
             .unwrap();
@@ -166,7 +167,7 @@ fn one_that_refuses_to_go_is_found_again_without_the_pods_directory() {
     let root = tempfile::tempdir().unwrap();
     let cgroups = resource(root.path(), false);
     for uid in [UID, OTHER] {
-        cgroups.prepare(&instance(uid, limited())).unwrap();
+        cgroups.prepare(&instance(uid, limited()), &PodObjects::default()).unwrap();
     }
     without_files(root.path());
     let place = root.path().join(format!("cpu/r/kubepods/burstable/pod{UID}"));
@@ -194,14 +195,15 @@ fn a_pod_is_refused_only_for_limits_of_its_own() {
     };
     let mut nothing_mounted = resource(root.path(), false);
     Arc::get_mut(&mut nothing_mounted.0).unwrap().hierarchies = Hierarchies::default();
-    nothing_mounted.prepare(&instance(UID, limited())).unwrap();
-    let error = nothing_mounted.prepare(&of_pod(json!({"memory": "1Gi"}))).unwrap_err();
+    nothing_mounted.prepare(&instance(UID, limited()), &PodObjects::default()).unwrap();
+    let error =
+        nothing_mounted.prepare(&of_pod(json!({"memory": "1Gi"})), &PodObjects::default()).unwrap_err();
     assert_eq!(error.to_string(), "the node has no cgroup controller cpu mounted");
 
     let mut none = resource(root.path(), false);
     Arc::get_mut(&mut none.0).unwrap().per_qos = false;
-    none.prepare(&instance(UID, limited())).unwrap();
+    none.prepare(&instance(UID, limited()), &PodObjects::default()).unwrap();
     assert_eq!(none.0.parent(&instance(UID, limited()), CgroupDriver::Cgroupfs), "");
-    assert!(none.prepare(&of_pod(json!({"memory": "1Gi"}))).is_err());
+    assert!(none.prepare(&of_pod(json!({"memory": "1Gi"})), &PodObjects::default()).is_err());
     assert_eq!(files(root.path()), BTreeMap::new());
 }

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use crate::host::files::FileError;
 use crate::host::program::ProgramError;
-use crate::pod::Finding;
 
 /// Why a volume cannot be mounted.
 #[derive(Debug, thiserror::Error)]
@@ -24,12 +23,12 @@ pub(crate) enum VolumeError {
         expected: &'static str,
     },
     /// A file of a volume has no value.
-    #[error("volume {volume:?}: {finding}")]
+    #[error("MountVolume.SetUp failed for volume {volume:?}: {reason}")]
     NoValue {
         /// The volume.
         volume: String,
         /// Which, and why.
-        finding: Finding,
+        reason: String,
     },
     /// Huge pages that the node does not have, or that are not said clearly.
     #[error("{0}")]

@@ -8,6 +8,7 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use super::ownership::{apply_group, group_mode};
 use crate::host::files::{FileError, on, remove_file};
@@ -16,12 +17,24 @@ use crate::pod::downward_api::{ProjectedFile, ProjectedFiles};
 
 const DATA: &str = "..data";
 const DATA_NEW: &str = "..data_tmp";
+/// So many versions of the files at the most are there at once, besides the current one.
+const MAX_OLD: usize = 16;
+
+/// What becomes of the files that are replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OldFiles {
+    /// They are removed.
+    Remove,
+    /// They stay for a while, the newest of them: whoever is on the way to one of them still finds it.
+    KeepFor(Duration),
+}
 
 /// Writes the files of a volume, unless it holds them already. What an agent that was killed left half done is removed.
 pub(super) fn write_files(
     volume: &Path,
     files: &ProjectedFiles,
     group: Option<u32>,
+    old: OldFiles,
 ) -> Result<(), FileError> {
     let (data, new) = (volume.join(DATA), volume.join(DATA_NEW));
     let current = fs::read_link(&data).ok().filter(|target| target.components().count() == 1);
@@ -52,14 +65,28 @@ pub(super) fn write_files(
             symlink(&target, &link).map_err(on("cannot create link", &link))?;
         }
     }
+    let mut old_dirs = Vec::new();
     for entry in fs::read_dir(volume).map_err(on("cannot read", volume))?.flatten() {
         let name = entry.file_name();
         let is_current = name == DATA || keep.as_ref().is_some_and(|keep| keep.as_os_str() == name);
-        if !is_current && !name.to_str().is_some_and(|name| names.contains(name)) {
-            remove_entry(&entry.path())?;
+        if is_current || name.to_str().is_some_and(|name| names.contains(name)) {
+            continue;
+        }
+        match entry.metadata().and_then(|found| found.modified()) {
+            Ok(modified) if entry.file_type().is_ok_and(|kind| kind.is_dir()) => {
+                old_dirs.push((modified, entry.path()));
+            }
+            _ => remove_entry(&entry.path())?,
         }
     }
-    Ok(())
+    old_dirs.sort();
+    let is_kept = |place: usize, modified: &SystemTime| match old {
+        OldFiles::Remove => false,
+        // A clock that was set back tells nothing.
+        OldFiles::KeepFor(time) => place < MAX_OLD && modified.elapsed().is_ok_and(|age| age < time),
+    };
+    let stale = old_dirs.iter().rev().enumerate().filter(|(place, (modified, _))| !is_kept(*place, modified));
+    stale.into_iter().try_for_each(|(_, (_, path))| remove_entry(path))
 }
 
 fn remove_entry(path: &Path) -> Result<(), FileError> {
@@ -149,7 +176,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let volume = dir.path();
         let first = files(&[("a", "1", 0o400), ("d/b", "2", 0o644), ("d/c", "3", 0o600)]);
-        write_files(volume, &first, None).unwrap();
+        write_files(volume, &first, None, OldFiles::Remove).unwrap();
         assert_eq!(read_files(&volume.join(DATA)), Some(first.clone()));
         assert_eq!(fs::read_to_string(volume.join("d/b")).unwrap(), "2");
         assert_eq!(fs::read_link(volume.join("d")).unwrap(), Path::new("..data/d"));
@@ -157,25 +184,34 @@ mod tests {
         assert_eq!(before.1.len(), 4, "{before:?}");
 
         // The same again changes nothing.
-        write_files(volume, &first, None).unwrap();
+        write_files(volume, &first, None, OldFiles::Remove).unwrap();
         assert_eq!((fs::read_link(volume.join(DATA)).unwrap(), names(volume)), before);
 
         // Left by a killed agent: half a directory, half a link, a name that leads nowhere.
         fs::create_dir(volume.join("..2026_01_01_00_00_00.1")).unwrap();
         symlink("nowhere", volume.join(DATA_NEW)).unwrap();
         fs::remove_file(volume.join("a")).unwrap();
-        write_files(volume, &first, None).unwrap();
+        write_files(volume, &first, None, OldFiles::Remove).unwrap();
         assert_eq!((fs::read_link(volume.join(DATA)).unwrap(), names(volume)), before);
 
         let second = files(&[("d/b", "2", 0o644), ("e", "4", 0o644)]);
-        write_files(volume, &second, None).unwrap();
+        write_files(volume, &second, None, OldFiles::Remove).unwrap();
         assert_eq!(read_files(&volume.join(DATA)), Some(second));
         let visible: Vec<_> = names(volume).into_iter().filter(|name| !name.starts_with("..")).collect();
         assert_eq!(visible, ["d", "e"]);
         assert_eq!(names(volume).len(), 4, "the old files are gone: {:?}", names(volume));
         assert_ne!(fs::read_link(volume.join(DATA)).unwrap(), before.0);
 
-        write_files(volume, &files(&[]), None).unwrap();
+        // Whoever reads while the files change finds those that were there, until the next write.
+        let old = fs::read_link(volume.join(DATA)).unwrap();
+        let third = files(&[("e", "5", 0o644)]);
+        write_files(volume, &third, None, OldFiles::KeepFor(Duration::from_secs(60))).unwrap();
+        assert_eq!(fs::read_to_string(volume.join(&old).join("e")).unwrap(), "4");
+        assert_eq!(fs::read_to_string(volume.join("e")).unwrap(), "5");
+        write_files(volume, &third, None, OldFiles::Remove).unwrap();
+        assert!(!volume.join(&old).exists());
+
+        write_files(volume, &files(&[]), None, OldFiles::Remove).unwrap();
         assert!(names(volume).iter().all(|name| name.starts_with("..")), "{:?}", names(volume));
     }
 
@@ -185,10 +221,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let gid = fs::metadata(dir.path()).unwrap().gid();
         let wanted = files(&[("a", "1", 0o400)]);
-        write_files(dir.path(), &wanted, Some(gid)).unwrap();
+        write_files(dir.path(), &wanted, Some(gid), OldFiles::Remove).unwrap();
         let link = fs::read_link(dir.path().join(DATA)).unwrap();
         assert_eq!(fs::metadata(dir.path().join("a")).unwrap().mode() & 0o7777, 0o440);
-        write_files(dir.path(), &wanted, Some(gid)).unwrap();
+        write_files(dir.path(), &wanted, Some(gid), OldFiles::Remove).unwrap();
         assert_eq!(fs::read_link(dir.path().join(DATA)).unwrap(), link, "nothing changed");
     }
 }

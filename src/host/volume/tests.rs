@@ -138,7 +138,7 @@ fn no_container_runs_without_what_it_mounts() {
     for (name, reason) in rows {
         let pod = pod_mounting(json!({"name": name, "mountPath": "/m"}));
         let dirs = Dirs::new("/r".into(), "/l".into());
-        let error = plan_pod_volumes(&pod, &dirs, &NODE).unwrap_err();
+        let error = plan_pod_volumes(&pod, &PodObjects::default(), &dirs, &NODE).unwrap_err();
         assert_eq!(error.to_string(), reason);
     }
     // What is not mounted is no obstacle.
@@ -166,7 +166,9 @@ fn each_type_of_host_path_has_its_check() {
         for volume in pod.spec.volumes.iter_mut().flatten().filter(|volume| volume.name == "host") {
             volume.host_path.as_mut().unwrap().type_ = kind.map(str::to_owned);
         }
-        let volumes = plan_pod_volumes(&pod, &Dirs::new("/r".into(), "/l".into()), &NODE).unwrap();
+        let volumes =
+            plan_pod_volumes(&pod, &PodObjects::default(), &Dirs::new("/r".into(), "/l".into()), &NODE)
+                .unwrap();
         assert_eq!(volumes[0].need, need, "{kind:?}");
     }
 }
@@ -239,13 +241,13 @@ fn each_kind_of_volume_has_its_place_and_group() {
     for (name, need, path, group, ready) in rows {
         let mut pod = pod_mounting(json!({"name": name, "mountPath": "/m"}));
         pod.spec.security_context = Some(serde_json::from_value(json!({"fsGroup": 42})).unwrap());
-        let planned = plan_pod_volumes(&pod, &dirs, &node).unwrap();
+        let planned = plan_pod_volumes(&pod, &PodObjects::default(), &dirs, &node).unwrap();
         let ready =
             ready.map(|name| format!("/r/pods/u/plugins/kubernetes.io~empty-dir/{name}/ready").into());
         assert_eq!(planned, [PlannedVolume { need, host_path: path.into(), group, ready }], "{name}");
     }
     let pod = pod_mounting(json!({"name": "huge", "mountPath": "/m"}));
-    let error = plan_pod_volumes(&pod, &dirs, &node).unwrap_err().to_string();
+    let error = plan_pod_volumes(&pod, &PodObjects::default(), &dirs, &node).unwrap_err().to_string();
     assert_eq!(error, "medium HugePages: no container asks for hugepages-SIZE");
 }
 
@@ -300,7 +302,11 @@ fn an_image_is_the_runtimes_to_mount() {
     let mounts = json!([{"name": "i", "mountPath": "m", "subPath": "d/e"}]);
     pod.spec.containers[0].volume_mounts = Some(serde_json::from_value(mounts).unwrap());
     let dirs = Dirs::new("/r".into(), "/l".into());
-    assert_eq!(plan_pod_volumes(&pod, &dirs, &NODE).unwrap(), [], "nothing is made on the node");
+    assert_eq!(
+        plan_pod_volumes(&pod, &PodObjects::default(), &dirs, &NODE).unwrap(),
+        [],
+        "nothing is made on the node"
+    );
     let mut planned = plan_mounts(&pod, &pod.spec.containers[0], &[], &dirs).unwrap();
     planned[0].apply().unwrap();
     planned[0].image.as_mut().unwrap().resolved = "sha256:1".into();

@@ -1,6 +1,7 @@
-//! From a text that holds any number of pods to one result for each: Pods, PodLists and Lists, in several documents.
+//! From a text that holds any number of pods, ConfigMaps and Secrets to one result for each: alone and in lists, in several
+//! documents.
 //!
-//! Invariant: nothing is passed over in silence. A document that is neither a pod nor a list of pods is a refused
+//! Invariant: nothing is passed over in silence. A document that is none of these is a refused
 //! item, and only a list that says it is empty, and says nothing else that is not known, is empty. Remarks on a list itself
 //! are warnings on its first item.
 
@@ -9,9 +10,11 @@ use std::fmt;
 use serde_json::Value;
 
 use super::{Decoded, MAX_PROBLEMS, Origin, decode_document, locate, parse_manifest, shown};
-use crate::pod::PodName;
 use crate::pod::finding::{Finding, Refusal};
 use crate::pod::identity::static_name;
+use crate::pod::object::decode::{DecodedObject, decode_object};
+use crate::pod::object::{HiddenText, ObjectKey};
+use crate::pod::{PodName, object};
 use crate::text::suggest::nearest;
 use crate::text::yaml::Document;
 
@@ -55,67 +58,151 @@ pub struct ListItem {
     pub decoded: Result<Decoded, Refusal>,
 }
 
+/// A ConfigMap or Secret of a text.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ObjectItem {
+    /// Where it stands.
+    pub(crate) path: ItemPath,
+    /// Which object it is or would be; none if it cannot be told.
+    pub(crate) key: Option<ObjectKey>,
+    /// The manifest, as JSON.
+    pub(crate) manifest: HiddenText,
+    /// The object, or why it is none.
+    pub(crate) decoded: Result<DecodedObject, Refusal>,
+}
+
+/// All that a text holds.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct ListContents {
+    /// Its pods, and what is neither pod nor object.
+    pub(crate) pods: Vec<ListItem>,
+    /// Its ConfigMaps and Secrets.
+    pub(crate) objects: Vec<ObjectItem>,
+}
+
 /// Decodes every pod of a text.
 ///
 /// # Errors
 /// When the text as a whole is at fault: it cannot be read, holds no document at all, or too many.
 pub fn decode_list(bytes: &[u8], origin: &Origin<'_>) -> Result<Vec<ListItem>, Refusal> {
+    decode_contents(bytes, origin).map(|contents| contents.pods)
+}
+
+/// Decodes all that a text holds.
+///
+/// # Errors
+/// When the text as a whole is at fault: it cannot be read, holds no document at all, or too many.
+pub(crate) fn decode_contents(bytes: &[u8], origin: &Origin<'_>) -> Result<ListContents, Refusal> {
     let (text, documents) = parse_manifest(bytes)?;
+    decode_documents(text, documents, origin)
+}
+
+/// The same for a text that is already parsed.
+pub(super) fn decode_documents(
+    text: &str,
+    documents: Vec<Document>,
+    origin: &Origin<'_>,
+) -> Result<ListContents, Refusal> {
     if documents.is_empty() {
         return Err(Finding::whole("holds no document").into());
     }
+    let mut parts = decode_parts(text, documents, origin)?;
+    locate(text, parts.iter_mut().flat_map(|(number, part)| part.findings(*number)));
+    let mut contents = ListContents::default();
+    for (_, part) in parts {
+        match part {
+            Part::Pod(item) => contents.pods.push(item),
+            Part::Object(item) => contents.objects.push(item),
+        }
+    }
+    Ok(contents)
+}
+
+/// One item, with the number of its document.
+type NumberedPart = (usize, Part);
+
+fn decode_parts(
+    text: &str,
+    documents: Vec<Document>,
+    origin: &Origin<'_>,
+) -> Result<Vec<NumberedPart>, Refusal> {
     let several = documents.len() > 1;
-    let mut items = Vec::new();
-    let mut numbers = Vec::new();
+    let mut parts: Vec<NumberedPart> = Vec::new();
     for document in documents {
         let number = document.number;
         let document_path = ItemPath { document: several.then_some(number), item: None };
-        match split(document, origin.strict) {
-            Ok(Split::Single(document)) => items.push(decode(document_path, document, origin)),
-            Ok(Split::List { pods, .. }) if pods.len() > MAX_ITEMS - items.len().min(MAX_ITEMS) => {
+        match split(document, origin) {
+            Ok(Split::Single(document)) => parts.push((number, decode(document_path, document, origin))),
+            Ok(Split::List { items, .. }) if items.len() > MAX_ITEMS - parts.len().min(MAX_ITEMS) => {
                 return Err(Finding::whole(format!("holds more than {MAX_ITEMS} pods")).into());
             }
-            Ok(Split::List { pods, mut doubtful }) => {
+            Ok(Split::List { items, mut doubtful }) => {
                 locate(text, doubtful.iter_mut().map(|finding| (number, String::new(), finding)));
                 let paths = (0..).map(|index| ItemPath { item: Some(index), ..document_path });
-                let first = items.len();
-                items.extend(pods.into_iter().zip(paths).map(|(pod, path)| decode(path, pod, origin)));
-                match items.get_mut(first).map(|item| &mut item.decoded) {
-                    Some(Ok(decoded)) => decoded.warnings.extend(doubtful),
-                    Some(Err(refusal)) => *refusal = refusal.clone().with_warnings(doubtful),
-                    None => {}
-                }
+                let first = parts.len();
+                let decoded = items.into_iter().zip(paths).map(|(item, path)| decode(path, item, origin));
+                parts.extend(decoded.map(|part| (number, part)));
+                parts.get_mut(first).into_iter().for_each(|(_, part)| part.warn(doubtful.clone()));
             }
-            Err(refusal) => items.push(ListItem {
-                path: document_path,
-                name: None,
-                manifest: Value::Null,
-                decoded: Err(refusal),
-            }),
+            Err(refusal) => {
+                let (path, manifest) = (document_path, Value::Null);
+                parts.push((
+                    number,
+                    Part::Pod(ListItem { path, name: None, manifest, decoded: Err(refusal) }),
+                ));
+            }
         }
-        numbers.resize(items.len(), number);
     }
-    locate(text, items.iter_mut().zip(numbers).flat_map(|(item, number)| findings(item, number)));
-    Ok(items)
+    Ok(parts)
 }
 
-/// What is said about an item, each with the number of its document and the path of the item in it.
-fn findings(item: &mut ListItem, number: usize) -> impl Iterator<Item = (usize, String, &mut Finding)> {
-    let path = item.path.item.map(|index| format!("items[{index}]")).unwrap_or_default();
-    let (warnings, problems) = match &mut item.decoded {
-        Ok(decoded) => (Some(decoded.warnings.iter_mut()), None),
-        Err(refusal) => (None, Some(refusal.findings_mut())),
-    };
-    let all = warnings.into_iter().flatten().chain(problems.into_iter().flatten());
-    // What is said about the list as a whole has its position already.
-    let open = all.filter(|finding| finding.position.is_none());
-    open.map(move |finding| (number, path.clone(), finding))
+/// One item of a text.
+enum Part {
+    Pod(ListItem),
+    Object(ObjectItem),
+}
+
+impl Part {
+    fn path(&self) -> ItemPath {
+        match self {
+            Part::Pod(item) => item.path,
+            Part::Object(item) => item.path,
+        }
+    }
+
+    /// Its warnings if it is good, else why it is not.
+    fn remarks(&mut self) -> Result<&mut Vec<Finding>, &mut Refusal> {
+        match self {
+            Part::Pod(item) => item.decoded.as_mut().map(|decoded| &mut decoded.warnings),
+            Part::Object(item) => item.decoded.as_mut().map(|decoded| &mut decoded.warnings),
+        }
+    }
+
+    fn warn(&mut self, more: Vec<Finding>) {
+        match self.remarks() {
+            Ok(warnings) => warnings.extend(more),
+            Err(refusal) => *refusal = refusal.clone().with_warnings(more),
+        }
+    }
+
+    /// What is said about it, each with the number of its document and the path of the item in it.
+    fn findings(&mut self, number: usize) -> impl Iterator<Item = (usize, String, &mut Finding)> {
+        let path = self.path().item.map(|index| format!("items[{index}]")).unwrap_or_default();
+        let (warnings, problems) = match self.remarks() {
+            Ok(warnings) => (Some(warnings.iter_mut()), None),
+            Err(refusal) => (None, Some(refusal.findings_mut())),
+        };
+        let all = warnings.into_iter().flatten().chain(problems.into_iter().flatten());
+        // What is said about the list as a whole has its position already.
+        let open = all.filter(|finding| finding.position.is_none());
+        open.map(move |finding| (number, path.clone(), finding))
+    }
 }
 
 enum Split {
     Single(Document),
     List {
-        pods: Vec<Document>,
+        items: Vec<Document>,
         /// Unknown and doubled fields of the list itself.
         doubtful: Vec<Finding>,
     },
@@ -123,9 +210,13 @@ enum Split {
 
 /// Takes a list apart. Unknown and doubled fields refuse it if that is asked for, or if it is empty: they may be the pods
 /// that are missing in it.
-fn split(mut document: Document, strict: bool) -> Result<Split, Refusal> {
-    let kind = match document.value["kind"].as_str() {
-        Some(kind @ ("PodList" | "List")) => kind.to_owned(),
+fn split(mut document: Document, origin: &Origin<'_>) -> Result<Split, Refusal> {
+    let strict = origin.strict;
+    let item_kind = match document.value["kind"].as_str() {
+        Some("List") => None,
+        Some("PodList") => Some("Pod"),
+        Some("ConfigMapList") if !origin.kubelet_strict => Some("ConfigMap"),
+        Some("SecretList") if !origin.kubelet_strict => Some("Secret"),
         _ => return Ok(Split::Single(document)),
     };
     let doubtful = doubtful_fields(&document);
@@ -159,17 +250,15 @@ fn split(mut document: Document, strict: bool) -> Result<Split, Refusal> {
     };
     let pods = items.into_iter().enumerate().map(|(index, mut value)| {
         // Whoever writes out a PodList leaves these out: what the items are is said above them.
-        if kind == "PodList"
-            && let Value::Object(pod) = &mut value
-        {
-            for (field, text) in [("apiVersion", "v1"), ("kind", "Pod")] {
-                pod.entry(field).or_insert_with(|| text.into());
+        if let (Some(kind), Value::Object(item)) = (item_kind, &mut value) {
+            for (field, text) in [("apiVersion", "v1"), ("kind", kind)] {
+                item.entry(field).or_insert_with(|| text.into());
             }
         }
         Document { number: document.number, value, duplicate_keys: duplicates(index) }
     });
-    let pods = pods.collect();
-    Ok(Split::List { pods, doubtful })
+    let items = pods.collect();
+    Ok(Split::List { items, doubtful })
 }
 
 /// The fields of a list itself that are unknown or written more than once.
@@ -190,13 +279,19 @@ fn doubtful_fields(list: &Document) -> Vec<Finding> {
     doubled.chain(unknown).take(MAX_PROBLEMS).collect()
 }
 
-fn decode(path: ItemPath, document: Document, origin: &Origin<'_>) -> ListItem {
+fn decode(path: ItemPath, document: Document, origin: &Origin<'_>) -> Part {
+    if !origin.kubelet_strict && object::decode::kind_of(&document.value).is_some() {
+        let decoded = decode_object(&document, origin);
+        let key = object::decode::key_of(&document.value);
+        let manifest = HiddenText(document.value.to_string().into());
+        return Part::Object(ObjectItem { path, key, manifest, decoded });
+    }
     let decoded = decode_document(&document, origin);
     let name = match &decoded {
         Ok(decoded) => Some(decoded.pod.name.clone()),
         Err(_) => name_of(&document.value, origin.node_name),
     };
-    ListItem { path, name, manifest: document.value, decoded }
+    Part::Pod(ListItem { path, name, manifest: document.value, decoded })
 }
 
 /// The name that a pod would have if the rest of its manifest were good.

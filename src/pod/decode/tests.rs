@@ -12,6 +12,7 @@ fn origin() -> Origin<'static> {
         path: "/etc/kubernetes/manifests/web.yaml",
         seen: jiff::Timestamp::UNIX_EPOCH,
         strict: false,
+        kubelet_strict: false,
     }
 }
 
@@ -80,8 +81,8 @@ fn what_is_not_a_pod() {
         ("hello", "not a Pod: the manifest is not a mapping"),
         ("metadata: {}", "kind: missing, must be Pod"),
         ("kind: Pod", "apiVersion: missing, must be v1"),
-        ("kind: PodList\napiVersion: v1", "kind: \"PodList\" is not Pod"),
-        ("kind: Deployment\napiVersion: apps/v1", "kind: \"Deployment\" is not Pod"),
+        ("kind: PodList\napiVersion: v1", "kind: \"PodList\" is not Pod, ConfigMap or Secret"),
+        ("kind: Deployment\napiVersion: apps/v1", "kind: \"Deployment\" is not Pod, ConfigMap or Secret"),
         ("kind: Pod\napiVersion: v2", "apiVersion: \"v2\" is not v1"),
         ("kind: Pod\napiVersion: 1", "apiVersion: 1 is not v1"),
         ("kind: Pod\napiVersion: v1\n---\nkind: Pod", "holds 2 documents; a manifest is one Pod"),
@@ -186,13 +187,14 @@ fn nothing_is_dropped_in_silence() {
 #[test]
 fn all_problems_are_told_once() {
     let text = POD.replace("name: c, image: 'i:1'", "name: C, image: ''");
-    let text =
-        format!("{text}  volumes: [{{name: v, configMap: {{name: c}}}}]\n  initContainers: [{{name: i}}]\n");
+    let text = format!(
+        "{text}  volumes: [{{name: v, persistentVolumeClaim: {{claimName: c}}}}]\n  initContainers: [{{name: i}}]\n"
+    );
     let want = [
         "spec.initContainers[0].image: must not be empty",
         "spec.containers[0].name: \"C\" must consist of",
         "spec.containers[0].image: must not be empty",
-        "spec.volumes[0].configMap: static pods may not reference configmaps",
+        "spec.volumes[0].persistentVolumeClaim: static pods may not reference persistentvolumeclaims",
     ];
     let got = refused(&text);
     let parts: Vec<_> = got.split("; ").collect();

@@ -159,6 +159,7 @@ fn the_same_specification_as_kubelet() {
             path: name,
             seen: jiff::Timestamp::UNIX_EPOCH,
             strict: false,
+            kubelet_strict: false,
         };
         let spec = pod.spec.as_mut().unwrap();
         apply_identity(&mut pod.metadata, spec, &config_hash(&manifest, "node1", name), &origin);

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use k8s_openapi::api::core::v1::{
-    Container, EnvVar, EnvVarSource, Pod, PodSecurityContext, PodSpec, SecurityContext, Volume, VolumeMount,
-    VolumeProjection,
+    Container, EnvVar, EnvVarSource, NodeAffinity, Pod, PodSecurityContext, PodSpec, SecurityContext, Volume,
+    VolumeMount, VolumeProjection,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::{Deserialize, Deserializer, Visitor};
@@ -34,23 +34,21 @@ fn fields_are_reported_by_their_path() {
                 {"name": "b", "resources": {"limits": {"example.com/gpu": 1}}, "env": [
                     {"name": "A", "value": "x"},
                     {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-                    {"name": "C", "valueFrom": {"secretKeyRef": {}}},
+                    {"name": "C", "valueFrom": {"fileKeyRef": {}}},
                 ], "volumeMounts": [{"name": "v", "mountPath": "/v", "subPath": "s"}], "volumeDevices": [{}]},
             ],
             "volumes": [
                 {"name": "e", "emptyDir": {}}, {"name": "m", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
                 {"name": "n", "emptyDir": {"medium": ""}}, {"name": "d", "downwardAPI": {}},
                 {"name": "s", "emptyDir": {"medium": "", "sizeLimit": "1Mi"}}, {"name": "z", "emptyDir": {"sizeLimit": 0}},
-                {"name": "p", "projected": {"sources": [{"downwardAPI": {}}, {"secret": {}}]}}, {"name": "c", "csi": {}},
+                {"name": "p", "projected": {"sources": [{"downwardAPI": {}}, {"serviceAccountToken": {}}]}}, {"name": "c", "csi": {}},
             ],
         },
     }));
     let refusals = [
-        "spec.containers[1].env[2].valueFrom.secretKeyRef: not supported yet",
         "spec.containers[1].resources.limits.example.com/gpu: not supported yet",
         "spec.containers[1].volumeDevices: not supported yet",
-        "spec.initContainers[0].envFrom: not supported yet",
-        "spec.volumes[6].projected.sources[1].secret: not supported yet",
+        "spec.volumes[6].projected.sources[1].serviceAccountToken: not supported yet",
         "spec.volumes[7].csi: not supported yet",
     ];
     assert_eq!(lines(&report.refusals), refusals);
@@ -144,6 +142,7 @@ fn the_table_knows_every_field_of_a_pod() {
     let below = |prefix: &str, fields: Vec<&str>| -> Vec<String> {
         fields.iter().map(|field| format!("{prefix}.{field}")).collect()
     };
+    known.extend(below("spec.affinity.nodeAffinity", fields_of::<NodeAffinity>()));
     known.extend(below("spec.securityContext", fields_of::<PodSecurityContext>()));
     known.extend(below("spec.containers[].securityContext", fields_of::<SecurityContext>()));
     for below in ["claims", "limits.ephemeral-storage"] {

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1::{Container, ContainerPort, EnvVar, FileKeySelector, PodSpec, VolumeMount};
 
 use super::findings::Findings;
+use super::objects::{validate_env_from, validate_variable_source};
 use super::volume::backwards;
 use super::{lifecycle, names, not_an_ip, probe, resources, restart, security};
 use crate::pod::field_ref::{is_env_field, subscript};
@@ -85,6 +86,7 @@ fn validate_container(
     let policy = container.termination_message_policy.as_deref();
     findings.one_of(format_args!("{path}.terminationMessagePolicy"), policy, &policies);
     restart::validate_restart(container, path, findings);
+    validate_env_from(container, path, findings);
     for (index, variable) in container.env.iter().flatten().enumerate() {
         validate_variable(variable, volumes, &format!("{path}.env[{index}]"), findings);
     }
@@ -162,6 +164,7 @@ fn validate_variable(variable: &EnvVar, volumes: &BTreeSet<String>, path: &str, 
             findings.check(format_args!("{path}.fieldRef.fieldPath"), reason);
         }
     }
+    validate_variable_source(source, &path, findings);
     if let Some(reference) = &source.file_key_ref {
         validate_file_key(reference, volumes, &format!("{path}.fileKeyRef"), findings);
     }

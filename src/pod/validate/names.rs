@@ -3,7 +3,7 @@
 use crate::text::excerpt::quoted;
 
 /// The reason why a text is not an RFC 1123 label, if it is not.
-pub(super) fn not_label(text: &str) -> Option<String> {
+pub(crate) fn not_label(text: &str) -> Option<String> {
     bad(
         text,
         is_label_shaped(text),
@@ -57,7 +57,7 @@ pub(super) fn not_port_name(text: &str) -> Option<String> {
 }
 
 /// The reason why a text is not the name of an environment variable, if it is not.
-pub(super) fn not_env_name(text: &str) -> Option<String> {
+pub(crate) fn not_env_name(text: &str) -> Option<String> {
     let shape = !text.is_empty() && text.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=');
     bad(text, shape, usize::MAX, "printable ASCII characters other than '='")
 }

@@ -1,14 +1,20 @@
-//! Static pods stand alone: they may not refer to objects of an API server. As kubelet since 1.34.
+//! Static pods may not refer to objects of an API server. kubelet counts ConfigMaps and Secrets among them since 1.34; here they
+//! may lie beside the pods.
 
 use k8s_openapi::api::core::v1::{Container, PodSpec, Volume};
 
+use super::LocalObjects;
 use super::findings::Findings;
 use crate::pod::containers_of;
 
 /// Finds every reference to an object that only an API server has.
-pub(super) fn validate_references(spec: &PodSpec, findings: &mut Findings) {
-    let mut refuse =
-        |field: String, what: &str| findings.add(field, format!("static pods may not reference {what}"));
+pub(super) fn validate_references(spec: &PodSpec, local_objects: LocalObjects, findings: &mut Findings) {
+    let mut refuse = |field: String, what: &str| {
+        let is_local = field.rsplit('.').next().is_some_and(is_local_object);
+        if local_objects == LocalObjects::Refused || !is_local {
+            findings.add(field, format!("static pods may not reference {what}"));
+        }
+    };
     if spec.service_account_name.as_deref().is_some_and(|name| !name.is_empty()) {
         refuse("spec.serviceAccountName".to_owned(), "serviceaccounts");
     }
@@ -24,6 +30,20 @@ pub(super) fn validate_references(spec: &PodSpec, findings: &mut Findings) {
     for (index, volume) in spec.volumes.iter().flatten().enumerate() {
         volume_references(volume, &format!("spec.volumes[{index}]"), &mut refuse);
     }
+}
+
+/// The field refers to a ConfigMap or Secret, and to nothing else.
+fn is_local_object(field: &str) -> bool {
+    matches!(
+        field,
+        "imagePullSecrets"
+            | "configMapRef"
+            | "secretRef"
+            | "configMapKeyRef"
+            | "secretKeyRef"
+            | "configMap"
+            | "secret"
+    )
 }
 
 fn container_references(container: &Container, path: &str, refuse: &mut impl FnMut(String, &str)) {

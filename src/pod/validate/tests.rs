@@ -9,7 +9,7 @@ mod volumes;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
-use super::validate_pod;
+use super::{LocalObjects, validate_pod};
 use crate::pod::defaults::apply_defaults;
 
 fn good() -> Value {
@@ -27,14 +27,27 @@ fn good() -> Value {
 }
 
 fn findings(value: Value) -> Vec<String> {
+    judged(value, LocalObjects::Refused)
+}
+
+fn judged(value: Value, local_objects: LocalObjects) -> Vec<String> {
     let mut pod: Pod = serde_json::from_value(value).unwrap();
     let spec = pod.spec.as_mut().unwrap();
     apply_defaults(spec);
-    validate_pod(&pod.metadata, spec).iter().map(ToString::to_string).collect()
+    validate_pod(&pod.metadata, spec, local_objects).iter().map(ToString::to_string).collect()
 }
 
 /// Sets one value of the good pod and gives what is found.
 fn with(pointer: &str, value: Value) -> Vec<String> {
+    findings(changed(pointer, value))
+}
+
+/// The same where objects lie beside the pods.
+fn with_objects(pointer: &str, value: Value) -> Vec<String> {
+    judged(changed(pointer, value), LocalObjects::Allowed)
+}
+
+fn changed(pointer: &str, value: Value) -> Value {
     let mut pod = good();
     let (parent, key) = pointer.rsplit_once('/').unwrap();
     let parent = pod.pointer_mut(parent).unwrap();
@@ -43,7 +56,7 @@ fn with(pointer: &str, value: Value) -> Vec<String> {
         Value::Array(list) => list.push(value),
         _ => panic!("{pointer}"),
     }
-    findings(pod)
+    pod
 }
 
 /// A value of the good pod that gives one finding, which begins with these words.

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::findings::Findings;
 use super::names;
+use super::objects::{validate_projected_objects, validate_volume_source};
 use crate::pod::downward_api::is_volume_field;
 use crate::pod::quantity::Amount;
 use crate::pod::resource_field::wrong_reference;
@@ -48,6 +49,7 @@ fn validate_volume(volume: &Volume, path: &str, findings: &mut Findings) {
         let items = downward.items.as_deref().unwrap_or_default();
         validate_items(items, &format!("{path}.downwardAPI"), None, findings);
     }
+    validate_volume_source(volume, path, findings);
     if let Some(projected) = &volume.projected {
         validate_projected(projected, &format!("{path}.projected"), findings);
     }
@@ -128,7 +130,7 @@ fn validate_items(
     }
 }
 
-fn validate_mode(mode: Option<i32>, field: &str, findings: &mut Findings) {
+pub(super) fn validate_mode(mode: Option<i32>, field: &str, findings: &mut Findings) {
     if mode.is_some_and(|mode| !(0..=0o777).contains(&mode)) {
         findings.add(field, "must be a mode between 0 and 0777 (octal)");
     }
@@ -155,6 +157,7 @@ fn validate_projected(projected: &ProjectedVolumeSource, path: &str, findings: &
             validate_items(items, &format!("{path}.downwardAPI"), Some(&mut seen), findings);
         }
     }
+    validate_projected_objects(projected, path, &mut seen, findings);
 }
 
 /// The names of the sources that a volume has, from its JSON, where each has the name that users write.

@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::Container;
 use super::{Image, ImageError, Images};
 use crate::plan::PullPermit;
 use crate::pod::Pod;
+use crate::pod::object::PodObjects;
 use crate::runtime::cri::version::IMAGE_VOLUMES;
 use crate::runtime::{SandboxContext, StartError};
 
@@ -55,12 +56,13 @@ impl Images {
         &self,
         pod: &Pod,
         container: &Container,
+        objects: &PodObjects,
         context: SandboxContext,
     ) -> Result<String, ImageError> {
         let images = volume_images(pod, container);
         for image in &images {
             if self.look(image, PullPermit::Pull).await? == Image::ToBePulled {
-                self.pull(pod, image, context.clone()).await?;
+                self.pull(pod, image, objects, context.clone()).await?;
             }
         }
         if !images.is_empty()
@@ -68,7 +70,7 @@ impl Images {
         {
             return Ok(found);
         }
-        self.pull(pod, container, context).await
+        self.pull(pod, container, objects, context).await
     }
 
     /// A runtime that does not know of such mounts would make the container without them, or fail for another reason.

@@ -49,7 +49,7 @@ impl Decider {
                 key.vouch(&record.audit).map_err(Unusable::Unvouched)?;
             }
             let signed = record.audit.signed.clone();
-            check_manifest(&source, &record.path, record.text.as_bytes(), signed).map_err(Unusable::Refused)
+            check_manifest(&source, &record.path, record.text.0.as_bytes(), signed).map_err(Unusable::Refused)
         });
         Self {
             source,
@@ -94,7 +94,7 @@ impl Decider {
         }
         let (notices, mut snapshot) = self.files.apply(scan.reading);
         if let Some(key) = &scan.key {
-            let judged = self.files.versions().map(|(name, audit)| (name, key.vouch(audit)));
+            let judged = self.files.versions().map(|(subject, audit)| (subject, key.vouch(audit)));
             if self.unvouched.update(judged) {
                 snapshot = snapshot.or_else(|| Some(self.files.latest()));
             }
@@ -130,6 +130,7 @@ mod tests {
             rescan: Duration::from_secs(3600),
             node_name: "n".into(),
             strict: false,
+            kubelet_strict: false,
             root_dir: root.join("state"),
             trust: Trust::Root,
             signing: Signing::NotRequired,

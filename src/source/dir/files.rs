@@ -1,4 +1,5 @@
-//! Which pods the files of a directory stand for: the last good version of each file, one pod per name. Pure.
+//! Which pods, ConfigMaps and Secrets the files of a directory stand for: the last good version of each file, each name once.
+//! Pure.
 //!
 //! Invariants: a file that turns bad keeps its pod; a file that is gone loses it; of two files with one pod name
 //! the one that had it stays; a directory that cannot be read notices nothing; a signed pod never goes back to an
@@ -11,21 +12,24 @@ mod property;
 mod saved;
 #[cfg(test)]
 mod tests;
+mod version;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use super::scan::{DirectoryReading, FileContents, FileReading, FoundFiles};
-use crate::pod::decode::Decoded;
+use crate::pod::Source;
+use crate::pod::decode::file::DecodedFile;
+use crate::pod::decode::list::ItemPath;
 use crate::pod::finding::{Finding, Refusal};
-use crate::pod::{Pod, PodName, Source};
+use crate::pod::object::{HiddenText, Subject};
 use crate::source::claims::{Claims, Clash};
 use crate::source::signature::{Newest, accepts, digest};
 use crate::sync::mux::Snapshot;
 use crate::sync::view::{Outcome, Verdict};
 pub(super) use missing_files::MissingFiles;
 pub(super) use saved::{LastGoodRecord, Unsaved};
+use version::{Judgement, Version, WHOLE};
 
 /// A change, to be logged once.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,8 +48,8 @@ pub(super) enum Notice {
     Verdict {
         /// The file.
         path: PathBuf,
-        /// The judgement.
-        outcome: Outcome,
+        /// The judgements, one for each of its documents, or one on all.
+        outcomes: Vec<(ItemPath, Outcome)>,
         /// Of an accepted version: where it came from.
         audit: Option<Audit>,
     },
@@ -73,11 +77,11 @@ pub(super) struct Signed {
     pub(super) serial: Option<u64>,
 }
 
-/// Contents that are a pod of this node, signed if they must be.
+/// Contents that are valid on this node, signed if they must be.
 #[derive(Debug)]
 pub(super) struct ValidManifest {
-    /// The pod, with what its author should know.
-    pub(super) decoded: Decoded,
+    /// What they hold, with what its author should know.
+    pub(super) decoded: DecodedFile,
     /// Its signature, where one was asked for.
     pub(super) signed: Option<Signed>,
 }
@@ -87,8 +91,8 @@ pub(super) struct ValidManifest {
 pub(super) struct Files {
     files: BTreeMap<PathBuf, FileState>,
     claims: Claims<PathBuf>,
-    /// Of every pod that was ever signed with a serial.
-    serials: BTreeMap<PodName, Newest>,
+    /// Of all that was ever signed with a serial.
+    serials: BTreeMap<Subject, Newest>,
     saved: saved::Saved,
     skipped: BTreeMap<PathBuf, &'static str>,
     skipped_unnamed: usize,
@@ -109,30 +113,13 @@ struct FileState {
     /// The version that counts: the last valid one that clashed with no other file.
     runs: Option<Version>,
     /// The judgement on the file as it is now, clashes aside.
-    judged: Outcome,
-    /// The judgement that was last logged.
-    logged: Option<Outcome>,
+    judged: Judgement,
+    /// The judgements that were last logged.
+    logged: Option<Vec<(ItemPath, Outcome)>>,
     /// This agent has read the file; before that, only what an earlier one kept of it is known.
     is_read: bool,
     /// When the file came to be as it is.
     since: (i64, i64),
-}
-
-/// A valid version of a file.
-#[derive(Debug, Clone)]
-struct Version {
-    pod: Arc<Pod>,
-    audit: Audit,
-    size: usize,
-    /// As it was written, until it is on disk.
-    text: Option<Arc<str>>,
-}
-
-impl FileState {
-    /// The file as it is now is valid.
-    fn is_good(&self) -> bool {
-        matches!(self.judged, Outcome::Accepted { .. })
-    }
 }
 
 impl Files {
@@ -192,15 +179,15 @@ impl Files {
             if is_open || self.not_started.contains(&path) {
                 continue;
             }
-            let outcome = self.outcome(&path);
-            if let (Some(outcome), Some(file)) = (outcome, self.files.get_mut(&path))
+            let outcomes = self.outcomes(&path);
+            if let Some(file) = self.files.get_mut(&path)
                 && file.is_read
-                && file.logged.as_ref() != Some(&outcome)
+                && file.logged.as_ref() != Some(&outcomes)
             {
-                file.logged = Some(outcome.clone());
-                let good = file.good.as_ref().filter(|_| matches!(outcome, Outcome::Accepted { .. }));
-                let audit = good.map(|good| good.audit.clone());
-                notices.push(Notice::Verdict { path, outcome, audit });
+                file.logged = Some(outcomes.clone());
+                let is_accepted = outcomes.iter().all(|(_, outcome)| outcome.taken().is_some());
+                let audit = file.good.as_ref().filter(|_| is_accepted).map(|good| good.audit.clone());
+                notices.push(Notice::Verdict { path, outcomes, audit });
             }
         }
         changed |= !notices.is_empty();
@@ -213,10 +200,10 @@ impl Files {
         self.files.keys()
     }
 
-    /// The versions that count, each with where it came from.
-    pub(super) fn versions(&self) -> impl Iterator<Item = (&PodName, &Audit)> {
+    /// What counts, each with where it came from.
+    pub(super) fn versions(&self) -> impl Iterator<Item = (Subject, &Audit)> {
         let running = self.files.values().filter_map(|file| file.runs.as_ref());
-        running.map(|version| (&version.pod.name, &version.audit))
+        running.flat_map(|version| version.claimed().subjects().map(|subject| (subject, &version.audit)))
     }
 
     /// All that is known now, as it was last told.
@@ -244,15 +231,12 @@ impl Files {
         let (since, good, judged) = match reading {
             FileReading::Unchanged | FileReading::Unfinished => return,
             FileReading::Refused(reason) => {
-                ((i64::MAX, 0), None, Outcome::Refused(Finding::whole(reason).into()))
+                ((i64::MAX, 0), None, Judgement::Bad(Finding::whole(reason).into()))
             }
             FileReading::Read(contents, checked) => {
-                match checked.and_then(|manifest| self.version(*manifest, &contents)) {
-                    Ok((version, warnings)) => {
-                        let pod = version.pod.name.clone();
-                        (contents.since, Some(version), Outcome::Accepted { pod, warnings })
-                    }
-                    Err(refusal) => (contents.since, None, Outcome::Refused(refusal)),
+                match checked.and_then(|manifest| self.version(&path, *manifest, &contents)) {
+                    Ok((version, judged)) => (contents.since, Some(version), judged),
+                    Err(refusal) => (contents.since, None, Judgement::Bad(refusal)),
                 }
             }
         };
@@ -275,9 +259,13 @@ impl Files {
                 // Read again. What is signed again is written again.
                 version.text = known.text.clone();
             }
-            if known.pod.hash == version.pod.hash && known.pod.uid == version.pod.uid {
-                version.pod = known.pod.clone();
-                if let Some(runs) = file.runs.as_mut().filter(|runs| Arc::ptr_eq(&runs.pod, &known.pod)) {
+            if version.same_pod(known) {
+                // The same instance read again is the pod that is known.
+                version.pod.clone_from(&known.pod);
+            }
+            if version.same_as(known) {
+                version.objects.clone_from(&known.objects);
+                if let Some(runs) = file.runs.as_mut().filter(|runs| runs.same_as(known)) {
                     *runs = version.clone();
                 }
             } else {
@@ -289,79 +277,96 @@ impl Files {
         file.good = Some(version);
     }
 
-    /// The version of a valid manifest, with its warnings; refused if it is an older one.
+    /// The version of a valid manifest, and the judgement on it; refused if it is an older one.
     fn version(
         &self,
+        path: &Path,
         manifest: ValidManifest,
         contents: &FileContents,
-    ) -> Result<(Version, Vec<Finding>), Refusal> {
-        let ValidManifest { decoded: Decoded { pod, warnings }, signed } = manifest;
+    ) -> Result<(Version, Judgement), Refusal> {
+        let ValidManifest { decoded, signed } = manifest;
         let sha256 = digest(&contents.bytes);
+        let subjects = decoded.subjects();
         if let Some(signed) = &signed {
-            accepts(self.serials.get(&pod.name), signed.serial, &sha256)
-                .map_err(|error| Finding::whole(error.to_string()))?;
+            for (_, subject, _) in &subjects {
+                accepts(self.serials.get(subject), signed.serial, &sha256)
+                    .map_err(|error| Finding::whole(error.to_string()))?;
+            }
         }
-        let version = Version {
-            pod: Arc::new(pod),
-            audit: Audit { sha256, owner: contents.owner, mode: contents.mode, signed },
-            size: contents.bytes.len(),
-            text: std::str::from_utf8(&contents.bytes).ok().map(Arc::from),
-        };
-        Ok((version, warnings))
+        let audit = Audit { sha256, owner: contents.owner, mode: contents.mode, signed };
+        let text = std::str::from_utf8(&contents.bytes).ok().map(|text| HiddenText(text.into()));
+        let version = Version { text, ..Version::new(decoded, audit, contents.bytes.len()) };
+        let before = self.files.get(path).and_then(|file| file.runs.as_ref());
+        match before.and_then(|before| version.changes_immutable(before)) {
+            Some(finding) => Err(finding.into()),
+            None => Ok((version, Judgement::Good(subjects))),
+        }
     }
 
     /// Assigns names and UIDs to files, and remembers the serials of what runs.
     fn assign_names(&mut self) {
         self.claims = claims::assign(&mut self.files);
-        for Version { pod, audit, .. } in self.files.values().filter_map(|file| file.runs.as_ref()) {
-            if let Some(serial) = audit.signed.as_ref().and_then(|signed| signed.serial)
-                && self.serials.get(&pod.name).is_none_or(|newest| newest.serial < serial)
-            {
-                self.serials.insert(pod.name.clone(), Newest { serial, sha256: audit.sha256.clone() });
+        for version in self.files.values().filter_map(|file| file.runs.as_ref()) {
+            let Some(serial) = version.audit.signed.as_ref().and_then(|signed| signed.serial) else {
+                continue;
+            };
+            for subject in version.claimed().subjects() {
+                if self.serials.get(&subject).is_none_or(|newest| newest.serial < serial) {
+                    let sha256 = version.audit.sha256.clone();
+                    self.serials.insert(subject, Newest { serial, sha256 });
+                }
             }
         }
         self.limit_serials();
     }
 
-    /// The judgement on a file, clashes included.
-    fn outcome(&self, path: &Path) -> Option<Outcome> {
-        let file = self.files.get(path)?;
-        let mut outcome = file.judged.clone();
+    /// The judgements on a file, clashes included.
+    fn outcomes(&self, path: &Path) -> Vec<(ItemPath, Outcome)> {
+        let Some(file) = self.files.get(path) else { return Vec::new() };
+        let mut outcomes = file.judged.outcomes();
         if let Some(clash) = self.clash(path) {
-            let warnings = outcome.warnings().to_vec();
+            let warnings = outcomes.iter().flat_map(|(_, outcome)| outcome.warnings().to_vec()).collect();
             let refusal = Refusal::from(clash.finding(clash.owner.display()));
-            outcome = Outcome::Refused(refusal.with_warnings(warnings));
+            outcomes = vec![(WHOLE, Outcome::Refused(refusal.with_warnings(warnings)))];
         }
-        if let (Outcome::Refused(refusal), Some(_)) = (&mut outcome, &file.runs) {
-            refusal.note = Some("the last good version runs on");
+        for (_, outcome) in &mut outcomes {
+            if let (Outcome::Refused(refusal), Some(_)) = (outcome, &file.runs) {
+                refusal.note = Some("the last good version runs on");
+            }
         }
-        Some(outcome)
+        outcomes
     }
 
-    /// Which other file has the name or UID that a valid file names, too.
+    /// Which other file has a name or UID that a valid file names, too.
     fn clash(&self, path: &Path) -> Option<Clash<'_, PathBuf>> {
-        let pod = &self.files.get(path).filter(|file| file.is_good())?.good.as_ref()?.pod;
-        self.claims.clash(pod, &path.to_owned())
+        let good = self.files.get(path).filter(|file| file.is_good())?.good.as_ref()?;
+        self.claims.clash(good.claimed(), &path.to_owned())
     }
 
     fn snapshot(&self, readable: bool) -> Snapshot {
         let seen = || self.files.iter().filter(|(path, _)| !self.not_started.contains(*path));
         let owned = seen().filter_map(|(_, file)| file.runs.as_ref());
-        let verdict = |path: &Path, outcome: Outcome| Verdict {
+        // Also of files that are away: nothing starts because of an object, and what uses it keeps it.
+        let objects = self.files.values().filter_map(|file| file.runs.as_ref());
+        let objects = objects.flat_map(|version| version.objects.iter().cloned());
+        let verdict = |path: &Path, at: ItemPath, outcome: Outcome| Verdict {
             source: Source::File,
             origin: path.to_string_lossy().into_owned(),
-            document: 1,
-            item: None,
+            document: at.document.unwrap_or(1),
+            item: at.item,
             outcome,
         };
-        let judged = seen().filter_map(|(path, _)| Some(verdict(path, self.outcome(path)?)));
+        let judged = seen().flat_map(|(path, _)| {
+            self.outcomes(path).into_iter().map(move |(at, outcome)| verdict(path, at, outcome))
+        });
         let skipped = self.skipped.iter().map(|(path, reason)| {
             let reason = (*reason).to_owned();
-            verdict(path, Outcome::Skipped { reason })
+            verdict(path, WHOLE, Outcome::Skipped { reason })
         });
         Snapshot {
             source: Source::File,
-            pods: owned.map(|version| version.pod.clone()).collect(),
+            pods: owned.filter_map(|version| version.pod.clone()).collect(),
+            objects: objects.collect(),
             // A file that was never good, or is away, may be the manifest of a pod that runs.
             complete: readable
                 && !self.unread_files

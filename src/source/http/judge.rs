@@ -1,4 +1,4 @@
-//! Which pods follow from the contents of the URL: the last good version of each pod, one pod per name. Pure.
+//! Which pods follow from the contents of the URL: the last good version of each pod, one pod per name. Pure. Objects: [`super::objects`].
 //!
 //! Invariants: a request that fails changes nothing; a pod that turns bad keeps its last good version; a pod goes only
 //! when contents in which every part is known by name no longer hold it; of two pods of one name the first stays, and
@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use crate::http::Cause;
 use crate::pod::decode::Decoded;
-use crate::pod::decode::list::{ItemPath, ListItem};
+use crate::pod::decode::list::{ItemPath, ListContents, ListItem, ObjectItem};
 use crate::pod::finding::{Finding, Refusal};
+use crate::pod::object::Subject;
 use crate::pod::validate::is_valid_name;
 use crate::pod::{Pod, PodName, Source};
 use crate::source::claims::{Claims, OwnedField};
@@ -19,6 +20,7 @@ use crate::sync::view::{Outcome, Verdict};
 use crate::text::excerpt::one_line;
 
 use super::keep::can_be_kept;
+use super::objects::{HeldObject, HeldObjects, settle_objects};
 
 /// More pods than any node runs: a bound on the cost of judging contents.
 const MOST_ITEMS: usize = 5000;
@@ -35,7 +37,7 @@ pub(super) enum UrlReading {
     /// Contents, taken apart.
     Items {
         /// What they hold.
-        items: Vec<ListItem>,
+        contents: ListContents,
         /// The key that signed them; none where none is asked for.
         signer: Option<String>,
     },
@@ -57,8 +59,8 @@ pub(super) enum UrlChange {
     Failed(String),
     /// The contents can be had again.
     Recovered,
-    /// A pod is gone.
-    Removed(PodName),
+    /// A pod or an object is gone.
+    Removed(Subject),
     /// A part of the contents is judged differently, or again.
     Verdict(Verdict),
 }
@@ -91,8 +93,9 @@ pub(super) struct UrlJudge {
     /// The URL, as it may be shown.
     url: String,
     held: BTreeMap<PodName, Held>,
+    objects: HeldObjects,
     verdicts: Vec<Verdict>,
-    /// All that the URL holds is accounted for in `held`.
+    /// All that the URL holds is accounted for in `held` and `objects`.
     complete: bool,
     /// The reason that was last reported.
     failed: Option<String>,
@@ -101,18 +104,23 @@ pub(super) struct UrlJudge {
 
 impl UrlJudge {
     /// What an earlier agent held is held, until the URL says otherwise.
-    pub(super) fn new(url: String, kept: impl IntoIterator<Item = Held>) -> Self {
+    pub(super) fn new(
+        url: String,
+        kept: impl IntoIterator<Item = Held>,
+        objects: impl IntoIterator<Item = HeldObject>,
+    ) -> Self {
         let held: BTreeMap<_, _> = kept.into_iter().map(|held| (held.pod.name.clone(), held)).collect();
+        let objects: HeldObjects = objects.into_iter().map(|held| (held.object.key.clone(), held)).collect();
         // Where they stood is not kept: they are as a list of their own.
-        let verdict = |(index, pod): (usize, &PodName)| Verdict {
+        let verdict = |(index, subject): (usize, Subject)| Verdict {
             source: Source::Http,
             origin: url.clone(),
             document: 1,
             item: Some(index),
-            outcome: Outcome::Accepted { pod: pod.clone(), warnings: Vec::new() },
+            outcome: Outcome::Accepted { subject, warnings: Vec::new() },
         };
-        let verdicts = held.keys().enumerate().map(verdict).collect();
-        Self { url, held, verdicts, complete: false, failed: None, reported: false }
+        let verdicts = subjects(&held, &objects).enumerate().map(verdict).collect();
+        Self { url, held, objects, verdicts, complete: false, failed: None, reported: false }
     }
 
     /// The pods that are held.
@@ -120,28 +128,51 @@ impl UrlJudge {
         self.held.values()
     }
 
+    /// The objects that are held.
+    pub(super) fn objects(&self) -> impl Iterator<Item = &HeldObject> + Clone {
+        self.objects.values()
+    }
+
     /// Takes in a reading.
     pub(super) fn apply(&mut self, reading: UrlReading) -> Judged {
-        let (mut items, signer) = match reading {
+        let (ListContents { pods: mut items, objects }, signer) = match reading {
             UrlReading::Failed(failure) => return self.fail(failure),
             UrlReading::Same => return self.succeed(Vec::new()),
-            UrlReading::Items { items, signer } => (items, signer),
+            UrlReading::Items { contents, signer } => (contents, signer),
         };
         items.iter_mut().for_each(correct);
-        if let Some(reason) = too_many(&items).or_else(|| nothing_known(&items)) {
+        if let Some(reason) =
+            too_many(items.len() + objects.len()).or_else(|| nothing_known(&items, &objects))
+        {
             return self.fail(UrlFailure { reason, cause: Cause::Other });
         }
-        let settled = settle(&self.url, &self.held, items, signer.map(Arc::from));
-        let mut changes = Vec::new();
-        for name in self.held.keys().filter(|name| !settled.held.contains_key(*name)) {
-            changes.push(UrlChange::Removed(name.clone()));
-        }
+        // A part that cannot be told by name may be any of those that seem to be gone.
+        let nameless =
+            items.iter().any(|item| item.name.is_none()) || objects.iter().any(|o| o.key.is_none());
+        let signer: Option<Arc<str>> = signer.map(Arc::from);
+        let settled_objects = settle_objects(&self.url, &self.objects, objects, signer.as_ref(), nameless);
+        let mut settled = settle(&self.url, &self.held, items, signer, nameless);
+        settled.complete &= settled_objects.complete;
+        settled.verdicts.extend(settled_objects.verdicts);
+        settled.verdicts.sort_by_key(|verdict| (verdict.document, verdict.item));
+        let now: BTreeSet<Subject> = subjects(&settled.held, &settled_objects.held).collect();
+        let gone = subjects(&self.held, &self.objects).filter(|subject| !now.contains(subject));
+        let mut changes: Vec<_> = gone.map(UrlChange::Removed).collect();
         let before: BTreeSet<_> =
             self.verdicts.iter().map(|verdict| verdict.outcome.without_places()).collect();
         for verdict in &settled.verdicts {
             let said = before.contains(&verdict.outcome.without_places());
-            let edited = matches!(&verdict.outcome, Outcome::Accepted { pod, .. }
-                if self.held.get(pod).map(|held| &held.pod.hash) != settled.held.get(pod).map(|held| &held.pod.hash));
+            let edited = match &verdict.outcome {
+                Outcome::Accepted { subject: Subject::Pod(pod), .. } => {
+                    let hash = |held: Option<&Held>| held.map(|held| held.pod.hash.clone());
+                    hash(self.held.get(pod)) != hash(settled.held.get(pod))
+                }
+                Outcome::Accepted { subject: Subject::Object(key), .. } => {
+                    let object = |held: Option<&HeldObject>| held.map(|held| held.object.clone());
+                    object(self.objects.get(key)) != object(settled_objects.held.get(key))
+                }
+                _ => false,
+            };
             if !said || edited {
                 changes.push(UrlChange::Verdict(verdict.clone()));
             }
@@ -149,6 +180,7 @@ impl UrlJudge {
         // A verdict that is gone must leave the view as well.
         let changed = self.verdicts != settled.verdicts || self.complete != settled.complete;
         Settled { held: self.held, verdicts: self.verdicts, complete: self.complete } = settled;
+        self.objects = settled_objects.held;
         self.reported &= !changed;
         self.succeed(changes)
     }
@@ -184,6 +216,7 @@ impl UrlJudge {
         Snapshot {
             source: Source::Http,
             pods: self.held.values().map(|held| held.pod.clone()).collect(),
+            objects: self.objects.values().map(|held| held.object.clone()).collect(),
             complete: self.complete,
             // For whoever knows the key.
             unvouched: BTreeMap::new(),
@@ -205,15 +238,25 @@ fn correct(item: &mut ListItem) {
     }
 }
 
-fn too_many(items: &[ListItem]) -> Option<String> {
-    let count = items.len();
+/// All that is held.
+fn subjects(held: &BTreeMap<PodName, Held>, objects: &HeldObjects) -> impl Iterator<Item = Subject> {
+    let pods = held.keys().map(|name| Subject::Pod(name.clone()));
+    pods.chain(objects.keys().map(|key| Subject::Object(key.clone()))).collect::<Vec<_>>().into_iter()
+}
+
+fn too_many(count: usize) -> Option<String> {
     (count > MOST_ITEMS).then(|| format!("holds {count} pods, more than {MOST_ITEMS}"))
 }
 
 /// The reason if nothing in the contents is a pod: a page of a proxy, an object of another kind.
-fn nothing_known(items: &[ListItem]) -> Option<String> {
-    let refusal = items.first()?.decoded.as_ref().err()?;
-    items.iter().all(|item| item.name.is_none()).then(|| refusal.to_string())
+fn nothing_known(items: &[ListItem], objects: &[ObjectItem]) -> Option<String> {
+    let refusal = match (items.first(), objects.first()) {
+        (Some(item), _) => item.decoded.as_ref().err()?,
+        (None, Some(object)) => object.decoded.as_ref().err()?,
+        (None, None) => return None,
+    };
+    let is_unknown = items.iter().all(|item| item.name.is_none()) && objects.iter().all(|o| o.key.is_none());
+    is_unknown.then(|| refusal.to_string())
 }
 
 struct Settled {
@@ -248,9 +291,8 @@ fn settle(
     before: &BTreeMap<PodName, Held>,
     items: Vec<ListItem>,
     signer: Option<Arc<str>>,
+    nameless: bool,
 ) -> Settled {
-    // A part that cannot be told by name may be any of those that seem to be gone.
-    let nameless = items.iter().any(|item| item.name.is_none());
     let names: BTreeSet<PodName> = items.iter().filter_map(|item| item.name.clone()).collect();
     let mut owners = Claims::default();
     let mut clashes = behind_bad_ones(url, &items);
@@ -265,7 +307,9 @@ fn settle(
             }
             Claimant::LastGood(last_good) => {
                 let name = &last_good.pod.name;
-                if owners.claim_or_refuse(&last_good.pod, &format!("the last good version of {name}")).is_ok()
+                if owners
+                    .claim_or_refuse(&*last_good.pod, &format!("the last good version of {name}"))
+                    .is_ok()
                 {
                     held.insert(name.clone(), last_good.clone());
                 }
@@ -302,7 +346,8 @@ fn behind_bad_ones(url: &str, items: &[ListItem]) -> BTreeMap<usize, Refusal> {
         let Some(name) = &item.name else { continue };
         let owner = first.entry(name).or_insert(item);
         if owner.decoded.is_err() && item.decoded.is_ok() {
-            behind.insert(index, OwnedField::Name(name.clone()).finding(shown(url, owner.path)).into());
+            behind
+                .insert(index, OwnedField::Name(name.clone().into()).finding(shown(url, owner.path)).into());
         }
     }
     behind
@@ -340,7 +385,7 @@ fn claimants<'a>(
 }
 
 /// A part of the contents, in words.
-fn shown(url: &str, path: ItemPath) -> String {
+pub(super) fn shown(url: &str, path: ItemPath) -> String {
     let path = path.to_string();
     if path.is_empty() { url.to_owned() } else { format!("{url} {path}") }
 }
@@ -361,7 +406,7 @@ fn accept(
         None => Held { pod: Arc::new(decoded.pod), manifest: manifest.into(), signer },
     };
     held.insert(name.clone(), new);
-    Outcome::Accepted { pod: name, warnings }
+    Outcome::Accepted { subject: name.into(), warnings }
 }
 
 #[cfg(test)]

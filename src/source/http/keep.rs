@@ -13,8 +13,11 @@ use serde_json::Value;
 use tracing::warn;
 
 use super::judge::Held;
+use super::objects::HeldObject;
 use crate::host::state::{Durability, StateError, Store};
 use crate::pod::decode::{Origin, decode_document};
+use crate::pod::object::decode::decode_object;
+use crate::pod::object::{Digest, HiddenText};
 use crate::pod::{ConfigHash, Source};
 use crate::source::signature::{Newest, PublicKey, digest};
 use crate::text::chain;
@@ -34,11 +37,14 @@ struct SavedPods {
     url: String,
     #[serde(default)]
     pods: Vec<KeptPod>,
+    /// ConfigMaps and Secrets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    objects: Vec<KeptPod>,
     /// What agents before 0.2 wrote instead of `pods`: one key for all.
     #[serde(default, skip_serializing)]
     key: Option<String>,
     #[serde(default, skip_serializing)]
-    manifests: Vec<String>,
+    manifests: Vec<HiddenText>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -46,7 +52,7 @@ struct KeptPod {
     /// Who signed the contents in which it came.
     key: Option<String>,
     /// As JSON.
-    manifest: String,
+    manifest: HiddenText,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -66,15 +72,16 @@ pub(super) struct Kept {
     store: Store,
     /// The digest of the URL.
     url: String,
-    /// The pods that were last written or read, each with who signed it, if this agent knows.
-    pods: Option<Vec<(Option<Arc<str>>, ConfigHash)>>,
+    /// What was last written or read, if this agent knows.
+    pods: Option<Fingerprint>,
     newest: BTreeMap<String, Newest>,
     logged: LastLogged,
 }
 
 /// How pods of the URL are made.
-pub(super) fn origin<'a>(node_name: &'a str, strict: bool) -> Origin<'a> {
-    Origin { node_name, source: Source::Http, path: IDENTITY, seen: Timestamp::now(), strict }
+pub(super) fn origin<'a>(node_name: &'a str, strict: bool, kubelet_strict: bool) -> Origin<'a> {
+    let (source, seen) = (Source::Http, Timestamp::now());
+    Origin { node_name, source, path: IDENTITY, seen, strict, kubelet_strict }
 }
 
 impl Kept {
@@ -84,7 +91,7 @@ impl Kept {
         url: &str,
         origin: &Origin<'_>,
         trusted: impl Fn(Option<&str>) -> bool,
-    ) -> (Self, Vec<Held>) {
+    ) -> (Self, Vec<Held>, Vec<HeldObject>) {
         let mut kept = Self {
             store,
             url: digest(url.as_bytes()),
@@ -96,16 +103,20 @@ impl Kept {
             kept.newest = key.zip(newest).into_iter().chain(keys).collect();
         }
         let pods: Option<SavedPods> = or_warn(kept.store.read(PODS));
-        let Some(SavedPods { pods, key, manifests, .. }) = pods.filter(|pods| pods.url == kept.url) else {
-            return (kept, Vec::new());
+        let Some(SavedPods { pods, objects, key, manifests, .. }) = pods.filter(|pods| pods.url == kept.url)
+        else {
+            return (kept, Vec::new(), Vec::new());
         };
         let old = manifests.into_iter().map(|manifest| KeptPod { key: key.clone(), manifest });
         let all: Vec<KeptPod> = old.chain(pods).collect();
-        let trusted = all.iter().filter(|pod| trusted(pod.key.as_deref()));
-        let held: Vec<Held> = trusted.filter_map(|pod| revive(pod, origin)).collect();
+        let is_trusted = |kept: &&KeptPod| trusted(kept.key.as_deref());
+        let held: Vec<Held> = all.iter().filter(is_trusted).filter_map(|pod| revive(pod, origin)).collect();
+        let held_objects: Vec<HeldObject> =
+            objects.iter().filter(is_trusted).filter_map(|object| revive_object(object, origin)).collect();
         // What is not taken over is not known to be there.
-        kept.pods = (held.len() == all.len()).then(|| fingerprint(held.iter()));
-        (kept, held)
+        let is_all = held.len() == all.len() && held_objects.len() == objects.len();
+        kept.pods = is_all.then(|| fingerprint(held.iter(), held_objects.iter()));
+        (kept, held, held_objects)
     }
 
     /// The newest version that this key signed and that was taken.
@@ -125,16 +136,25 @@ impl Kept {
     }
 
     /// Writes the pods that count, if they are not the ones on disk.
-    pub(super) fn keep<'a>(&mut self, held: impl Iterator<Item = &'a Held> + Clone) {
-        let now = Some(fingerprint(held.clone()));
+    pub(super) fn keep<'a>(
+        &mut self,
+        held: impl Iterator<Item = &'a Held> + Clone,
+        objects: impl Iterator<Item = &'a HeldObject> + Clone,
+    ) {
+        let now = Some(fingerprint(held.clone(), objects.clone()));
         if self.pods == now {
             return;
         }
         let pods = held.map(|held| KeptPod {
             key: held.signer.as_deref().map(str::to_owned),
-            manifest: held.manifest.to_string(),
+            manifest: HiddenText(held.manifest.clone()),
         });
-        let pods = SavedPods { url: self.url.clone(), pods: pods.collect(), ..SavedPods::default() };
+        let objects = objects.map(|held| KeptPod {
+            key: held.signer.as_deref().map(str::to_owned),
+            manifest: held.manifest.clone(),
+        });
+        let (pods, objects) = (pods.collect(), objects.collect());
+        let pods = SavedPods { url: self.url.clone(), pods, objects, ..SavedPods::default() };
         let written = self.store.write(PODS, &pods, Durability::Power);
         // What could not be written is tried again at the next look.
         self.pods = now.filter(|_| written.is_ok());
@@ -161,9 +181,21 @@ fn or_warn<T>(read: Result<Option<T>, StateError>) -> Option<T> {
     })
 }
 
-/// What tells kept pods from others.
-fn fingerprint<'a>(held: impl Iterator<Item = &'a Held>) -> Vec<(Option<Arc<str>>, ConfigHash)> {
-    held.map(|held| (held.signer.clone(), held.pod.hash.clone())).collect()
+/// What tells kept pods and objects from others, each with who signed it.
+#[derive(Debug, PartialEq)]
+struct Fingerprint {
+    pods: Vec<(Option<Arc<str>>, ConfigHash)>,
+    objects: Vec<(Option<Arc<str>>, Digest)>,
+}
+
+fn fingerprint<'a>(
+    held: impl Iterator<Item = &'a Held>,
+    objects: impl Iterator<Item = &'a HeldObject>,
+) -> Fingerprint {
+    Fingerprint {
+        pods: held.map(|held| (held.signer.clone(), held.pod.hash.clone())).collect(),
+        objects: objects.map(|held| (held.signer.clone(), held.object.digest.clone())).collect(),
+    }
 }
 
 /// Whether a manifest can be read again.
@@ -173,13 +205,13 @@ pub(super) fn can_be_kept(manifest: &str) -> bool {
 
 fn revive(kept: &KeptPod, origin: &Origin<'_>) -> Option<Held> {
     let KeptPod { key, manifest } = kept;
-    let refusal = match serde_json::from_str(manifest) {
+    let refusal = match serde_json::from_str(&manifest.0) {
         Ok(value) => {
             let document = Document { number: 1, value, duplicate_keys: Vec::new() };
             match decode_document(&document, origin) {
                 Ok(decoded) => {
                     let (pod, signer) = (decoded.pod.into(), key.as_deref().map(Arc::from));
-                    return Some(Held { pod, manifest: manifest.as_str().into(), signer });
+                    return Some(Held { pod, manifest: manifest.0.clone(), signer });
                 }
                 Err(refusal) => refusal.to_string(),
             }
@@ -188,6 +220,22 @@ fn revive(kept: &KeptPod, origin: &Origin<'_>) -> Option<Held> {
     };
     warn!(reason = refusal, "a pod that was kept of the URL is refused now");
     None
+}
+
+fn revive_object(kept: &KeptPod, origin: &Origin<'_>) -> Option<HeldObject> {
+    let KeptPod { key, manifest } = kept;
+    // What serde says about a value may quote it.
+    let value = serde_json::from_str(&manifest.0).ok()?;
+    match decode_object(&Document { number: 1, value, duplicate_keys: Vec::new() }, origin) {
+        Ok(decoded) => {
+            let (object, signer) = (decoded.object.into(), key.as_deref().map(Arc::from));
+            Some(HeldObject { object, manifest: manifest.clone(), signer })
+        }
+        Err(refusal) => {
+            warn!(reason = %refusal, "an object that was kept of the URL is refused now");
+            None
+        }
+    }
 }
 
 #[cfg(test)]
@@ -205,7 +253,7 @@ mod tests {
         let text = format!(
             "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{containers: [{{name: c, image: i}}]}}}}"
         );
-        let item = decode_list(text.as_bytes(), &origin("n", false)).unwrap().remove(0);
+        let item = decode_list(text.as_bytes(), &origin("n", false, false)).unwrap().remove(0);
         Held {
             pod: item.decoded.unwrap().pod.into(),
             manifest: item.manifest.to_string().into(),
@@ -219,7 +267,7 @@ mod tests {
 
     fn load(root: &Path, url: &str, signer: Option<&'static str>) -> (Kept, Vec<ConfigHash>) {
         let trusted = |found: Option<&str>| found == signer;
-        let (kept, held) = Kept::load(Store::new(root, "url"), url, &origin("n", false), trusted);
+        let (kept, held, _) = Kept::load(Store::new(root, "url"), url, &origin("n", false, false), trusted);
         (kept, held.into_iter().map(|held| held.pod.hash.clone()).collect())
     }
 
@@ -230,16 +278,16 @@ mod tests {
         assert!(none.is_empty());
         let pods = [held("a"), held("b")];
         let hashes: Vec<_> = pods.iter().map(|held| held.pod.hash.clone()).collect();
-        kept.keep(pods.iter());
+        kept.keep(pods.iter(), [].iter());
         assert_eq!(load(root.path(), "http://a/", None).1, hashes);
         assert_eq!(load(root.path(), "http://b/", None).1, []);
         assert_eq!(load(root.path(), "http://a/", Some("key")).1, []);
-        kept.keep([signed("a", "key"), signed("b", "key")].iter());
+        kept.keep([signed("a", "key"), signed("b", "key")].iter(), [].iter());
         assert_eq!(load(root.path(), "http://a/", Some("key")).1, hashes);
         // What another key signed is not taken over with the rest.
-        kept.keep([signed("a", "old"), signed("b", "key")].iter());
+        kept.keep([signed("a", "old"), signed("b", "key")].iter(), [].iter());
         assert_eq!(load(root.path(), "http://a/", Some("key")).1, hashes[1..]);
-        kept.keep([].iter());
+        kept.keep([].iter(), [].iter());
         assert_eq!(load(root.path(), "http://a/", Some("key")).1, []);
     }
 
@@ -250,14 +298,14 @@ mod tests {
         let inode = || fs::metadata(&file).map(|metadata| metadata.ino()).ok();
         let pods = [held("a")];
         let (mut kept, _) = load(root.path(), "http://a/", None);
-        kept.keep(pods.iter());
+        kept.keep(pods.iter(), [].iter());
         let written = inode();
         assert!(written.is_some());
-        kept.keep(pods.iter());
+        kept.keep(pods.iter(), [].iter());
         let (mut again, _) = load(root.path(), "http://a/", None);
-        again.keep(pods.iter());
+        again.keep(pods.iter(), [].iter());
         assert_eq!(inode(), written);
-        again.keep([].iter());
+        again.keep([].iter(), [].iter());
         assert_ne!(inode(), written);
     }
 
@@ -267,9 +315,9 @@ mod tests {
         fs::write(root.path().join("rkubelet"), "in the way").unwrap();
         let (mut kept, _) = load(root.path(), "http://a/", None);
         let pods = [held("a")];
-        kept.keep(pods.iter());
+        kept.keep(pods.iter(), [].iter());
         fs::remove_file(root.path().join("rkubelet")).unwrap();
-        kept.keep(pods.iter());
+        kept.keep(pods.iter(), [].iter());
         assert_eq!(load(root.path(), "http://a/", None).1.len(), 1);
     }
 
@@ -277,14 +325,14 @@ mod tests {
     fn a_damaged_file_costs_what_it_held() {
         let root = tempfile::tempdir().unwrap();
         let (mut kept, _) = load(root.path(), "http://a/", None);
-        kept.keep([held("a")].iter());
+        kept.keep([held("a")].iter(), [].iter());
         let file = root.path().join("rkubelet/url/pods.json");
         let whole = fs::read_to_string(&file).unwrap();
         fs::write(&file, &whole[..whole.len() / 2]).unwrap();
         assert_eq!(load(root.path(), "http://a/", None).1, []);
         // One pod that is no pod any more is passed over, the others count.
         let mut pods: SavedPods = serde_json::from_str(&whole).unwrap();
-        pods.pods.insert(0, KeptPod { key: None, manifest: "{}".to_owned() });
+        pods.pods.insert(0, KeptPod { key: None, manifest: HiddenText("{}".into()) });
         fs::write(&file, serde_json::to_string(&pods).unwrap()).unwrap();
         assert_eq!(load(root.path(), "http://a/", None).1, [held("a").pod.hash.clone()]);
     }

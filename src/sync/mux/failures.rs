@@ -46,12 +46,13 @@ fn snapshot(source: Source, pods: Vec<Arc<Pod>>, complete: bool) -> Snapshot {
         origin: pod.name.name.clone(),
         document: 1,
         item: None,
-        outcome: Outcome::Accepted { pod: pod.name.clone(), warnings: vec![] },
+        outcome: Outcome::Accepted { subject: pod.name.clone().into(), warnings: vec![] },
     };
     Snapshot {
         source,
         verdicts: pods.iter().map(verdict).collect(),
         pods,
+        objects: vec![],
         complete,
         unvouched: BTreeMap::new(),
     }
@@ -113,13 +114,15 @@ proptest! {
             // Whoever holds a name and does not have it is shown as shadowed by the one that has it.
             for verdict in mux.verdicts() {
                 let (name, by) = match verdict.outcome {
-                    Outcome::Accepted { pod, .. } | Outcome::Unchanged { pod, .. } => (pod, verdict.source),
-                    Outcome::Shadowed { pod, by } => (pod, by.source),
+                    Outcome::Accepted { subject, .. } | Outcome::Unchanged { subject, .. } => {
+                        (subject, verdict.source)
+                    }
+                    Outcome::Shadowed { subject, by } => (subject, by.source),
                     Outcome::Refused(refusal) => return Err(TestCaseError::fail(refusal.to_string())),
                     Outcome::Skipped { reason } => return Err(TestCaseError::fail(reason.clone())),
                 };
                 // Of a source that does not count yet nothing is merged.
-                if let Some(pod) = mux.merged.get(&name) {
+                if let Some(pod) = mux.merged.get(name.pod().unwrap()) {
                     prop_assert_eq!(pod.source, by);
                 }
             }

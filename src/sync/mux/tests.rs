@@ -3,6 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::pod::object::ObjectKind;
+use crate::pod::object::testing::object;
 use crate::pod::testing::{pod, pod_after};
 
 fn snapshot(source: Source, pods: Vec<Arc<Pod>>) -> Snapshot {
@@ -13,10 +15,10 @@ fn snapshot(source: Source, pods: Vec<Arc<Pod>>) -> Snapshot {
             origin: format!("{source}:{}", p.name.name),
             document: 1,
             item: None,
-            outcome: Outcome::Accepted { pod: p.name.clone(), warnings: vec![] },
+            outcome: Outcome::Accepted { subject: p.name.clone().into(), warnings: vec![] },
         })
         .collect();
-    Snapshot { source, pods, complete: true, unvouched: BTreeMap::new(), verdicts }
+    Snapshot { source, pods, objects: vec![], complete: true, unvouched: BTreeMap::new(), verdicts }
 }
 
 fn from(source: Source, name: &str, hash: &str) -> Arc<Pod> {
@@ -50,7 +52,7 @@ fn the_directory_wins_and_the_url_takes_over_when_it_goes() {
     assert_eq!(mux.apply(snapshot(Source::File, vec![file.clone()])), [PodUpdate::Add(file)]);
     assert!(mux.is_settled(Source::Http) && mux.is_settled(Source::File));
     let by = Winner { source: Source::File, origin: Some("file:a".to_owned()) };
-    let shadowed = Outcome::Shadowed { pod: PodName::new("default", "a"), by };
+    let shadowed = Outcome::Shadowed { subject: PodName::new("default", "a").into(), by };
     assert!(mux.verdicts().iter().any(|v| v.source == Source::Http && v.outcome == shadowed));
     assert_eq!(mux.apply(snapshot(Source::File, vec![])), [PodUpdate::Update(http)]);
     assert!(mux.all_settled());
@@ -221,4 +223,43 @@ fn what_no_key_vouches_for_may_not_be_started() {
     assert_eq!(mux.apply(snapshot(Source::File, vec![circle])), []);
     assert_eq!(mux.get(&name("b")), Some(&before));
     assert_eq!(mux.starts(&name("b")), refused("key 1"));
+}
+
+#[test]
+fn objects_of_the_directory_come_before_those_of_the_url() {
+    let [mine, theirs] = [(Source::File, "1"), (Source::Http, "2")].map(|(source, value)| {
+        let found = (*object(ObjectKind::ConfigMap, "c", &[("v", value)])).clone();
+        Arc::new(Object { source, ..found })
+    });
+    let holds = |source, objects: &[&Arc<Object>]| {
+        let subject = |object: &&Arc<Object>| Subject::Object(object.key.clone());
+        let verdict = |object: &&Arc<Object>| Verdict {
+            source,
+            origin: source.to_string(),
+            document: 1,
+            item: None,
+            outcome: Outcome::Accepted { subject: subject(object), warnings: vec![] },
+        };
+        Snapshot {
+            objects: objects.iter().map(|object| (*object).clone()).collect(),
+            verdicts: objects.iter().map(verdict).collect(),
+            ..snapshot(source, vec![])
+        }
+    };
+    let mut mux = PodConfig::new([Source::File, Source::Http]);
+    // Of a source that must wait for another nothing counts.
+    let rows: Vec<(Snapshot, Option<&Arc<Object>>, &str)> = vec![
+        (holds(Source::Http, &[&theirs]), None, "accepted"),
+        (holds(Source::File, &[]), Some(&theirs), "accepted"),
+        (holds(Source::File, &[&mine]), Some(&mine), "accepted shadowed"),
+        (holds(Source::File, &[&mine]), Some(&mine), "unchanged shadowed"),
+        (holds(Source::File, &[]), Some(&theirs), "accepted"),
+        (holds(Source::Http, &[]), None, ""),
+    ];
+    for (snapshot, found, words) in rows {
+        assert_eq!(mux.apply(snapshot), [], "no pod changes");
+        assert_eq!(mux.find(&mine.key).map(|object| object.source), found.map(|object| object.source));
+        let said: Vec<_> = mux.verdicts().iter().map(|verdict| verdict.outcome.word()).collect();
+        assert_eq!(said.join(" "), words);
+    }
 }

@@ -5,12 +5,14 @@ mod ends;
 mod fixed_uid;
 mod holds;
 mod moved;
+mod objects;
 mod starts;
 
 use super::*;
 use crate::plan::checkpoint::{Age, Checkpoint, Life};
+use crate::plan::order;
 use crate::pod::PodUid;
-use crate::pod::state::{Condition, ConditionType};
+use crate::pod::state::{Condition, ConditionType, Phase};
 use crate::pod::testing::{pod, pod_after};
 use crate::sync::node_list::Listed;
 use crate::sync::view::Outcome;
@@ -26,7 +28,14 @@ fn wanted(name: &str, hash: &str) -> Arc<Pod> {
 fn config(pods: &[&Arc<Pod>], complete: bool) -> Event {
     let pods = pods.iter().map(|pod| (*pod).clone()).collect();
     let unvouched = BTreeMap::new();
-    Event::Config(Snapshot { source: Source::File, pods, complete, unvouched, verdicts: vec![] })
+    Event::Config(Snapshot {
+        source: Source::File,
+        pods,
+        objects: vec![],
+        complete,
+        unvouched,
+        verdicts: vec![],
+    })
 }
 
 fn seen(ids: &[(&str, bool)]) -> Fingerprint {
@@ -282,13 +291,14 @@ fn a_circle_ends_nobody() {
         origin: format!("{}.yaml", pod.name.name),
         document: 1,
         item: None,
-        outcome: Outcome::Accepted { pod: pod.name.clone(), warnings: vec![] },
+        outcome: Outcome::Accepted { subject: pod.name.clone().into(), warnings: vec![] },
     };
     let verdicts = vec![accepted(&a), accepted(&b)];
     let pods = vec![a.clone(), b.clone()];
     state.handle(Event::Config(Snapshot {
         source: Source::File,
         pods,
+        objects: vec![],
         complete: true,
         verdicts,
         unvouched: BTreeMap::new(),

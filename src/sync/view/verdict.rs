@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 
-use crate::pod::{Finding, PodName, Refusal, Source};
+use crate::pod::object::Subject;
+use crate::pod::{Finding, Refusal, Source};
 
 /// What became of one document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -32,17 +33,17 @@ pub(crate) struct Verdict {
 pub(crate) enum Outcome {
     /// Taken, new or changed.
     Accepted {
-        /// The pod that it describes.
-        #[serde(serialize_with = "as_text")]
-        pod: PodName,
+        /// What it describes.
+        #[serde(flatten)]
+        subject: Subject,
         /// Fields that are unknown or not honoured.
         warnings: Vec<Finding>,
     },
     /// As good as it was when its source was last heard.
     Unchanged {
-        /// The pod that it describes.
-        #[serde(serialize_with = "as_text")]
-        pod: PodName,
+        /// What it describes.
+        #[serde(flatten)]
+        subject: Subject,
         /// Fields that are unknown or not honoured.
         warnings: Vec<Finding>,
     },
@@ -50,9 +51,9 @@ pub(crate) enum Outcome {
     Refused(Refusal),
     /// Valid, but a source of higher precedence holds the same name.
     Shadowed {
-        /// The pod's name.
-        #[serde(serialize_with = "as_text")]
-        pod: PodName,
+        /// What it describes.
+        #[serde(flatten)]
+        subject: Subject,
         /// What wins.
         by: Winner,
     },
@@ -89,10 +90,10 @@ impl Outcome {
         }
     }
 
-    /// The pod of a document that is taken as it is.
-    pub(crate) fn taken(&self) -> Option<&PodName> {
+    /// What a document describes that is taken as it is.
+    pub(crate) fn taken(&self) -> Option<&Subject> {
         match self {
-            Outcome::Accepted { pod, .. } | Outcome::Unchanged { pod, .. } => Some(pod),
+            Outcome::Accepted { subject, .. } | Outcome::Unchanged { subject, .. } => Some(subject),
             Outcome::Refused(_) | Outcome::Shadowed { .. } | Outcome::Skipped { .. } => None,
         }
     }
@@ -155,6 +156,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::pod::PodName;
+    use crate::pod::object::{ObjectKey, ObjectKind};
     use crate::text::yaml::Position;
 
     fn verdict(origin: &str, document: usize, outcome: Outcome) -> Verdict {
@@ -162,15 +165,15 @@ mod tests {
     }
 
     fn accepted(warnings: Vec<Finding>) -> Outcome {
-        Outcome::Accepted { pod: PodName::new("default", "a"), warnings }
+        Outcome::Accepted { subject: PodName::new("default", "a").into(), warnings }
     }
 
     #[test]
     fn whoever_reads_a_document_finds_its_warnings() {
         let unknown = Finding::new("spec.x", "unknown field");
         let refusal = Refusal::from(Finding::new("spec", "bad")).with_warnings(vec![unknown.clone()]);
-        let pod = PodName::new("default", "a");
-        let unchanged = Outcome::Unchanged { pod, warnings: vec![unknown.clone()] };
+        let subject = Subject::Pod(PodName::new("default", "a"));
+        let unchanged = Outcome::Unchanged { subject, warnings: vec![unknown.clone()] };
         for outcome in [accepted(vec![unknown.clone()]), unchanged, Outcome::Refused(refusal)] {
             assert_eq!(outcome.warnings(), std::slice::from_ref(&unknown), "{outcome:?}");
         }
@@ -195,12 +198,19 @@ mod tests {
                 "http://x/",
                 2,
                 Outcome::Shadowed {
-                    pod: PodName::new("default", "a"),
+                    subject: PodName::new("default", "a").into(),
                     by: Winner { source: Source::File, origin: Some("a.yaml".to_owned()) },
                 },
             ),
         ];
         verdicts[3].item = Some(3);
+        let subject = Subject::Object(ObjectKey::new(ObjectKind::Secret, "default", "s"));
+        let object = verdict("d.yaml", 2, Outcome::Accepted { subject, warnings: vec![] });
+        let object: Value = serde_json::to_value(&object).unwrap();
+        assert_eq!(
+            object,
+            json!({"source": "file", "origin": "d.yaml", "document": 2, "outcome": "accepted", "object": "Secret default/s", "warnings": []})
+        );
         let value: Value = serde_json::from_slice(&to_json(&verdicts).unwrap()).unwrap();
         let want = json!({
             "kind": "VerdictList",
@@ -230,13 +240,13 @@ mod tests {
 
     #[test]
     fn words_are_those_of_the_json() {
-        let pod = PodName::new("default", "a");
+        let subject = Subject::Pod(PodName::new("default", "a"));
         let by = Winner { source: Source::File, origin: None };
         let outcomes = [
             accepted(vec![]),
-            Outcome::Unchanged { pod: pod.clone(), warnings: vec![] },
+            Outcome::Unchanged { subject: subject.clone(), warnings: vec![] },
             Outcome::Refused(Finding::whole("x").into()),
-            Outcome::Shadowed { pod, by },
+            Outcome::Shadowed { subject, by },
             Outcome::Skipped { reason: "x".into() },
         ];
         assert_eq!(outcomes.each_ref().map(Outcome::word), Outcome::WORDS);

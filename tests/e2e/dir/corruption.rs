@@ -67,7 +67,10 @@ fn a_thousand_corruptions_of_live_manifests_restart_nothing_and_each_has_its_ver
         let path = path.display().to_string();
         let seen = "2026-01-01T00:00:00Z".parse().expect("a time");
         let source = rkubelet::testing::Source::File;
-        decode_manifest(bytes, &Origin { node_name: "node1", source, path: &path, seen, strict: false })
+        decode_manifest(
+            bytes,
+            &Origin { node_name: "node1", source, path: &path, seen, strict: false, kubelet_strict: false },
+        )
     };
     let mut numbers = Numbers(6);
     for round in 0..ROUNDS {

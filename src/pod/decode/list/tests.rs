@@ -12,6 +12,7 @@ fn origin() -> Origin<'static> {
         path: "url",
         seen: jiff::Timestamp::UNIX_EPOCH,
         strict: false,
+        kubelet_strict: false,
     }
 }
 

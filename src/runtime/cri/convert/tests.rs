@@ -62,6 +62,7 @@ fn decoded(manifest: &str) -> Pod {
         path: "/etc/kubernetes/manifests/pod.yaml",
         seen: "2026-11-16T00:39:04.685901133Z".parse().unwrap(),
         strict: false,
+        kubelet_strict: false,
     };
     decode_manifest(manifest.as_bytes(), &origin).unwrap().pod
 }
@@ -81,7 +82,8 @@ fn our_sandbox(pod: &Pod) -> Value {
 
 fn our_container(pod: &Pod, name: &str, attempt: u32, crashes: u32) -> Value {
     let container = pod.spec.containers.iter().find(|c| c.name == name).unwrap();
-    let env = env::container_env(container, |_| None, |_| unreachable!()).unwrap();
+    let env =
+        env::container_env(container, Vec::new(), |_| None, |_| unreachable!(), |_| unreachable!()).unwrap();
     let expand = |words: &Option<Vec<String>>| {
         let words = words.iter().flatten();
         words.map(|word| env::expand(word, |name| env::value_of(&env, name))).collect()

@@ -1,9 +1,10 @@
-//! Which file gets which pod name and UID. Pure.
+//! Which file gets which names and UIDs. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use super::{FileState, Version};
+use crate::pod::object::Subject;
 use crate::source::claims::Claims;
 
 /// Who may claim a name, in this order.
@@ -23,27 +24,30 @@ impl ClaimTurn {
     const ALL: [Self; 4] = [Self::Incumbents, Self::Movers, Self::Returned, Self::Newcomers];
 }
 
-/// Gives each name and UID to one file, in the order of [`ClaimTurn`]; within a turn to the file that is longest there.
+/// Gives each name and UID to one file, in the order of [`ClaimTurn`]; within a turn to the file that is longest there. What a file
+/// has and still wants is taken by no other.
 pub(super) fn assign(files: &mut BTreeMap<PathBuf, FileState>) -> Claims<PathBuf> {
     let mut claims = Claims::default();
     let mut owners: BTreeMap<PathBuf, Version> = BTreeMap::new();
+    let reserved = reserve(files);
     let mut by_age: Vec<_> = files.iter_mut().collect();
     by_age.sort_by(|(a, left), (b, right)| (left.since, *a).cmp(&(right.since, *b)));
     for turn in ClaimTurn::ALL {
         for (path, file) in &by_age {
-            // A file that is bad now keeps what it has, and asks for nothing.
-            let wanted = if file.is_good() { &file.good } else { &file.runs };
+            let wanted = file.wanted();
             let candidate = match (turn, &file.runs, wanted) {
-                (ClaimTurn::Incumbents, Some(runs), Some(wanted)) if runs.pod.name == wanted.pod.name => {
-                    wanted
-                }
+                (ClaimTurn::Incumbents, Some(runs), Some(wanted)) if runs.names_all_of(wanted) => wanted,
                 (ClaimTurn::Movers, Some(_), Some(wanted)) | (ClaimTurn::Newcomers, None, Some(wanted)) => {
                     wanted
                 }
                 (ClaimTurn::Returned, Some(runs), _) => runs,
                 _ => continue,
             };
-            if !owners.contains_key(*path) && claims.claim(&candidate.pod, *path) {
+            let is_free = |subject| reserved.get(&subject).is_none_or(|owner| owner == *path);
+            if !owners.contains_key(*path)
+                && candidate.claimed().subjects().all(is_free)
+                && claims.claim(candidate.claimed(), *path)
+            {
                 owners.insert((*path).clone(), candidate.clone());
             }
         }
@@ -52,4 +56,16 @@ pub(super) fn assign(files: &mut BTreeMap<PathBuf, FileState>) -> Claims<PathBuf
         file.runs = owners.remove(path);
     }
     claims
+}
+
+/// What files have and still want, and which.
+fn reserve(files: &BTreeMap<PathBuf, FileState>) -> BTreeMap<Subject, PathBuf> {
+    let mut reserved = BTreeMap::new();
+    for (path, file) in files {
+        let (Some(runs), Some(wanted)) = (&file.runs, file.wanted()) else { continue };
+        let wanted: BTreeSet<Subject> = wanted.claimed().subjects().collect();
+        let both = runs.claimed().subjects().filter(|subject| wanted.contains(subject));
+        reserved.extend(both.map(|subject| (subject, path.clone())));
+    }
+    reserved
 }

@@ -1,9 +1,12 @@
 //! Random readings, failures and restarts: desired state shrinks only on evidence.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::tests::{Disk, contents, pods, restart};
 use super::*;
+use crate::pod::Pod;
 
 /// What becomes of one file between two readings.
 #[derive(Debug, Clone)]
@@ -83,7 +86,7 @@ fn reading(directory: &mut Directory, fates: &[Fate]) -> DirectoryReading {
 
 /// The pods that run, by the file that holds them.
 fn running(files: &Files) -> BTreeMap<PathBuf, Arc<Pod>> {
-    let runs = |file: &FileState| file.runs.as_ref().map(|version| version.pod.clone());
+    let runs = |file: &FileState| file.runs.as_ref().and_then(|version| version.pod.clone());
     files.files.iter().filter_map(|(path, file)| Some((path.clone(), runs(file)?))).collect()
 }
 

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Audit, FileState, Files, Newest, PodName, Signed, ValidManifest, Version};
-use crate::sync::view::Outcome;
+use super::{
+    Audit, FileState, Files, HiddenText, Judgement, Newest, Signed, Subject, ValidManifest, Version,
+};
 
 /// What all records may weigh together: a node's disk is not for manifests.
 const MAX_KEPT: usize = 64 << 20;
-/// How many serials of pods that no file holds any more are remembered.
+/// How many serials of what no file holds any more are remembered.
 const MAX_SERIALS: usize = 4096;
 
 /// The version of a file that counts, as it is kept.
@@ -20,7 +20,7 @@ pub(in crate::source::dir) struct LastGoodRecord {
     /// The file.
     pub(in crate::source::dir) path: PathBuf,
     /// As it was written.
-    pub(in crate::source::dir) text: String,
+    pub(in crate::source::dir) text: HiddenText,
     /// Where it came from.
     pub(in crate::source::dir) audit: Audit,
     /// When it came to be.
@@ -34,7 +34,7 @@ pub(in crate::source::dir) struct Unsaved {
     pub(in crate::source::dir) write: Vec<LastGoodRecord>,
     /// To be forgotten.
     pub(in crate::source::dir) remove: Vec<PathBuf>,
-    /// The newest serials, if they changed: by pod, as `namespace/name`.
+    /// The newest serials, if they changed: by what was signed, such as `namespace/name` of a pod.
     pub(in crate::source::dir) serials: Option<BTreeMap<String, Newest>>,
     /// Files whose last good version is not kept, since all together are too large.
     pub(in crate::source::dir) left_out: Vec<PathBuf>,
@@ -52,7 +52,7 @@ impl Unsaved {
 pub(super) struct Saved {
     /// By file, what is kept of it.
     versions: BTreeMap<PathBuf, SavedVersion>,
-    serials: BTreeMap<PodName, Newest>,
+    serials: BTreeMap<Subject, Newest>,
 }
 
 /// What tells two records of a file apart: its digest, and who signed it.
@@ -70,19 +70,14 @@ impl Files {
         records: Vec<(LastGoodRecord, ValidManifest)>,
         serials: BTreeMap<String, Newest>,
     ) -> Self {
-        let parse = |(name, newest): (String, Newest)| {
-            let (namespace, name) = name.split_once('/')?;
-            Some((PodName::new(namespace, name), newest))
-        };
+        let parse = |(name, newest): (String, Newest)| Some((Subject::parse(&name)?, newest));
         let serials: BTreeMap<_, _> = serials.into_iter().filter_map(parse).collect();
         let mut files = Self { serials: serials.clone(), ..Self::default() };
         files.saved.serials = serials;
         for (record, manifest) in records {
-            let warnings = manifest.decoded.warnings;
-            let judged = Outcome::Accepted { pod: manifest.decoded.pod.name.clone(), warnings };
+            let judged = Judgement::Good(manifest.decoded.subjects());
             files.saved.versions.insert(record.path.clone(), record.audit.saved_version());
-            let (pod, size) = (Arc::new(manifest.decoded.pod), record.text.len());
-            let version = Version { pod, audit: record.audit, size, text: None };
+            let version = Version::new(manifest.decoded, record.audit, record.text.0.len());
             let (good, runs) = (Some(version.clone()), Some(version));
             let file = FileState { good, runs, judged, logged: None, is_read: false, since: record.since };
             files.files.insert(record.path, file);
@@ -101,7 +96,7 @@ impl Files {
                 && let Some(text) = &version.text
             {
                 let (path, audit) = (path.to_path_buf(), version.audit.clone());
-                unsaved.write.push(LastGoodRecord { path, text: text.to_string(), audit, since: file.since });
+                unsaved.write.push(LastGoodRecord { path, text: text.clone(), audit, since: file.since });
             }
         }
         let obsolete = self.saved.versions.keys().filter(|path| !kept.contains_key(path.as_path()));
@@ -138,7 +133,7 @@ impl Files {
         let mut excess = self.serials.len().saturating_sub(MAX_SERIALS);
         let claims = &self.claims;
         self.serials.retain(|name, _| {
-            let forget = excess > 0 && !claims.has_name(name);
+            let forget = excess > 0 && !claims.has(name);
             excess -= usize::from(forget);
             !forget
         });

@@ -1,11 +1,13 @@
 //! Tables of readings and what follows from them.
 
 mod missing;
+mod objects;
 mod signed;
 
 use super::*;
-use crate::pod::PodUid;
+use crate::pod::decode::Decoded;
 use crate::pod::testing::pod;
+use crate::pod::{Pod, PodUid};
 
 /// A manifest is `NAME VERSION`; `!` is a bad one; what follows `#` is a comment. `NAME VERSION SERIAL` is signed.
 pub(super) fn check_text(text: &str) -> Result<ValidManifest, Refusal> {
@@ -17,6 +19,7 @@ pub(super) fn check_text(text: &str) -> Result<ValidManifest, Refusal> {
     };
     let uid = if hash == "same" { hash.to_owned() } else { format!("{name}-{hash}") };
     let decoded = Decoded { pod: Pod { uid: PodUid(uid), ..pod(name, hash) }, warnings: vec![] };
+    let decoded = DecodedFile { pod: Some((WHOLE, decoded)), objects: vec![] };
     let signed = serial.map(|serial| Signed { key: "key".into(), serial: serial.parse().ok() });
     Ok(ValidManifest { decoded, signed })
 }
@@ -31,7 +34,7 @@ pub(super) fn contents(text: &str) -> FileReading {
 /// What the next agent begins with, if everything was written; with the records on its disk.
 pub(super) fn restart(files: &mut Files, disk: &mut Disk) -> Files {
     disk.save(files);
-    let records = disk.records.values().map(|record| (record.clone(), check_text(&record.text).unwrap()));
+    let records = disk.records.values().map(|record| (record.clone(), check_text(&record.text.0).unwrap()));
     Files::restored(records.collect(), disk.serials.clone())
 }
 
@@ -145,9 +148,9 @@ fn the_incumbent_stays() {
     let (notices, _) = files.apply(reading(&[("a", Some("p 1")), ("b", Some("p 2"))]));
     assert!(notices.iter().any(|change| matches!(
         change,
-        Notice::Verdict { path, outcome: Outcome::Refused(refusal), audit: None }
+        Notice::Verdict { path, outcomes, audit: None }
             if path == Path::new("b")
-                && refusal.to_string() == "metadata.name: pod default/p is already defined by a"
+                && matches!(outcomes.as_slice(), [(_, Outcome::Refused(refusal))] if refusal.to_string() == "metadata.name: pod default/p is already defined by a")
     )));
 }
 
@@ -177,8 +180,8 @@ fn nothing_is_said_of_a_kept_version_before_its_file_is_read() {
 
 /// The verdict on a file, as the last snapshot gives it.
 fn verdict(files: &Files, path: &str) -> String {
-    match files.outcome(Path::new(path)).unwrap() {
-        Outcome::Accepted { pod, .. } => format!("accepted {}", pod.name),
+    match files.outcomes(Path::new(path)).remove(0).1 {
+        Outcome::Accepted { subject, .. } => format!("accepted {}", subject.pod().unwrap().name),
         Outcome::Refused(refusal) => format!("refused {refusal}"),
         Outcome::Unchanged { .. } | Outcome::Shadowed { .. } | Outcome::Skipped { .. } => unreachable!(),
     }
@@ -262,7 +265,7 @@ fn what_could_not_be_written_is_offered_again() {
     files.apply(reading(&[("a", Some("a 1"))]));
     assert_eq!(files.unsaved(), files.unsaved());
     files.apply(reading(&[("a", None)]));
-    assert_eq!(files.unsaved().write[0].text, "a 1");
+    assert_eq!(&*files.unsaved().write[0].text.0, "a 1");
     files.mark_saved(&files.unsaved());
     assert!(files.unsaved().is_empty());
 }
@@ -296,7 +299,7 @@ fn what_was_left_out_is_written_when_there_is_room() {
             make_large(&mut files);
         }
         disk.save(&mut files);
-        disk.records.values().map(|record| record.text.clone()).collect::<Vec<_>>()
+        disk.records.values().map(|record| record.text.0.to_string()).collect::<Vec<_>>()
     };
     let all = [("b", Some("b 1")), ("c", Some("c 1")), ("d", Some("d 1"))];
     assert_eq!(step(&all, true), ["b 1", "c 1"], "no room for the last");
@@ -325,7 +328,7 @@ fn accepted_versions_are_audited_and_skipped_files_are_named_once() {
     assert_eq!(said("p 1 5"), []);
     assert!(matches!(
         said("p 1 5 # changed").as_slice(),
-        [Notice::Verdict { outcome: Outcome::Refused(_), .. }]
+        [Notice::Verdict { outcomes, .. }] if matches!(outcomes[0].1, Outcome::Refused(_))
     ));
     assert!(matches!(said("p 2 6").as_slice(), [Notice::Verdict { audit: Some(_), .. }]));
 }

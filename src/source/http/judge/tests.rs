@@ -28,7 +28,8 @@ fn items(text: &str) -> UrlReading {
         let name = name.map(|name| PodName::new("default", name));
         ListItem { path, name, manifest: json!({"is": word}), decoded }
     });
-    UrlReading::Items { items: items.collect(), signer: None }
+    let contents = ListContents { pods: items.collect(), objects: vec![] };
+    UrlReading::Items { contents, signer: None }
 }
 
 fn failed(reason: &str) -> UrlReading {
@@ -46,7 +47,7 @@ fn judge(kept: &[(&str, &str)]) -> UrlJudge {
         manifest: "{}".into(),
         signer: None,
     });
-    UrlJudge::new("http://h/".to_owned(), kept)
+    UrlJudge::new("http://h/".to_owned(), kept, [])
 }
 
 /// A reading, the pods that follow (none: no snapshot), and whether all is accounted for.
@@ -143,9 +144,10 @@ fn a_name_that_cannot_be_is_no_evidence() {
 fn what_could_not_be_kept_is_not_accepted() {
     let nested = |levels: usize| {
         let deep = (0..levels).fold(json!(1), |inner, _| json!([inner]));
-        let UrlReading::Items { mut items, signer } = items("a 1") else { panic!("items") };
+        let UrlReading::Items { mut contents, signer } = items("a 1") else { panic!("items") };
+        let items = &mut contents.pods;
         items[0].manifest = deep;
-        UrlReading::Items { items, signer }
+        UrlReading::Items { contents, signer }
     };
     run(judge(&[]), vec![("as deep as can be read", nested(127), Some(("a@1", true)))]);
     run(judge(&[]), vec![("deeper", nested(128), Some(("", false)))]);
@@ -162,7 +164,7 @@ fn a_long_reason_is_cut() {
 #[test]
 fn each_pod_has_the_key_that_signed_it() {
     let signed = |text: &str, key: &str| match items(text) {
-        UrlReading::Items { items, .. } => UrlReading::Items { items, signer: Some(key.to_owned()) },
+        UrlReading::Items { contents, .. } => UrlReading::Items { contents, signer: Some(key.to_owned()) },
         reading => reading,
     };
     let mut judge = judge(&[]);

@@ -14,6 +14,7 @@ fn a_pod_that_moved_ends_only_if_neither_source_wants_it() {
             let snapshot = Snapshot {
                 source: Source::Http,
                 pods: vec![],
+                objects: vec![],
                 complete,
                 unvouched: BTreeMap::new(),
                 verdicts: vec![],
