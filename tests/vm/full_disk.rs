@@ -21,7 +21,7 @@ pub(crate) fn nothing_is_lost(machine: &mut Machine) {
     machine.wait("the agent to know of the pod", |machine| {
         node::pods(machine).is_some_and(|pods| pods.contains_key("late"))
     });
-    machine.sh("systemctl kill -s KILL rkubelet");
+    machine.sh("systemctl kill --kill-whom=main -s KILL rkubelet");
     machine.wait("the next agent", |machine| machine.holds("systemctl is-active -q rkubelet"));
     node::wait_for_agent(machine);
     let during = node::tasks(machine);

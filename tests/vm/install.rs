@@ -33,6 +33,8 @@ pub(crate) fn as_the_readme_says(machine: &mut Machine) {
     assert_eq!(machine.sh("systemctl is-active rkubelet").trim(), "active");
     assert_eq!(machine.sh("systemctl is-enabled rkubelet").trim(), "enabled");
     assert_eq!(machine.sh("systemctl show -P NRestarts rkubelet").trim(), "0", "{}", machine.report());
+    let journal = node::journal(machine);
+    assert!(!journal.contains("kernel's log"), "the unit lets it read the kernel's log: {journal}");
     let verify = machine.answer("systemd-analyze verify /etc/systemd/system/rkubelet.service");
     assert_eq!((verify.code, verify.text.trim()), (0, ""), "the unit file is sound");
     let exposure = machine.sh("systemd-analyze security rkubelet --no-pager | tail -n 1");

@@ -11,16 +11,18 @@ use std::time::{Duration, Instant};
 use super::archive::run;
 use super::console::{Answer, Console};
 use super::disk::Base;
-use super::wait::wait_until;
+use super::wait::{wait_until, wait_until_every};
 
-/// QEMU 7.2 returns wrong flags from `cmpxchg16b` now and then, and a kernel that has it uses it for its heap.
+/// Without `cmpxchg16b`: with it, kernels on QEMU 7.2 were damaged within seconds (docs/real-node.md).
 const CPU: &str = "max,-cx16,-la57";
 /// How long a boot may take: it takes 20 to 40 s on an idle machine with two cores.
 const BOOT: Duration = Duration::from_secs(300);
 /// How long one command may take.
 pub(crate) const COMMAND: Duration = Duration::from_secs(180);
 /// How long anything that is asked of the node may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(480);
+/// How often the node is asked while something is awaited: each question costs it half a second of its time.
+const LOOK: Duration = Duration::from_secs(3);
 
 /// How the machine is booted.
 #[derive(Default)]
@@ -91,16 +93,18 @@ impl Machine {
         command.args(["-M", "q35", "-accel", "tcg,thread=multi", "-cpu", CPU, "-smp", "2", "-m", "1024"]);
         command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
         command.arg("-kernel").arg(&self.kernel);
-        let words = format!("root=/dev/nvme0n1 rw console=ttyS0 quiet panic=-1 {}", boot.words);
+        let words = format!("root=/dev/nvme0n1 rootwait rw console=ttyS0 quiet panic=-1 {}", boot.words);
         command.args(["-append", &words]);
         let log = self.dir.join("kernel.log").display().to_string().replace(',', ",,");
         command.args(["-chardev", &format!("file,id=log,append=on,path={log}"), "-serial", "chardev:log"]);
-        for (name, file, more) in
-            [("root", "disk.qcow2", "format=qcow2"), ("payload", "payload.tar", "format=raw,readonly=on")]
-        {
+        // The kernel names disks of one driver in the order in which they answer: the two have different drivers.
+        for (name, device, file, more) in [
+            ("root", "nvme,serial=root", "disk.qcow2", "format=qcow2"),
+            ("payload", "virtio-blk-pci", "payload.tar", "format=raw,readonly=on"),
+        ] {
             let file = self.dir.join(file).display().to_string().replace(',', ",,");
             command.args(["-drive", &format!("if=none,id={name},file={file},{more}")]);
-            command.args(["-device", &format!("nvme,drive={name},serial={name}")]);
+            command.args(["-device", &format!("{device},drive={name}")]);
         }
         command.args(["-chardev", "stdio,id=console,signal=off"]);
         command.args(["-device", "virtio-serial-pci", "-device", "virtconsole,chardev=console"]);
@@ -133,7 +137,7 @@ impl Machine {
 
     /// Waits until a condition holds; a failure tells what the node says.
     pub(crate) fn wait(&mut self, what: &str, mut condition: impl FnMut(&mut Self) -> bool) {
-        if !wait_until(PATIENCE, || condition(self)) {
+        if !wait_until_every(LOOK, PATIENCE, || condition(self)) {
             panic!("waited {PATIENCE:?} in vain for {what}\n{}", self.report());
         }
     }

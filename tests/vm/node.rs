@@ -11,7 +11,7 @@ pub(crate) const MANIFESTS: &str = "/etc/kubernetes/manifests";
 /// Waits until the agent has answered once on its port.
 const ANSWERS: &str = "curl -sf --max-time 5 http://127.0.0.1:10255/pods > /dev/null";
 
-/// The node as every scenario but the first finds it: the agent is installed, its port for pods is open.
+/// The node as every scenario but the first finds it: the agent is installed, its port for pods is open, pods run.
 pub(crate) fn ensure(machine: &mut Machine) {
     if !machine.holds("test -e /etc/systemd/system/rkubelet.service") {
         super::install::install(machine);
@@ -21,6 +21,13 @@ pub(crate) fn ensure(machine: &mut Machine) {
              sync /etc/default/rkubelet\nsystemctl restart rkubelet");
     }
     wait_for_agent(machine);
+    // A scenario that runs alone, or after one that failed, has some pods as well.
+    if manifests(machine).is_empty() {
+        machine
+            .sh(&format!("cd /opt/rkubelet/manifests; cp hello.yaml job.yaml web.yaml {MANIFESTS}/; sync"));
+        let names = manifests(machine);
+        wait_at_rest(machine, &names);
+    }
 }
 
 /// Waits until the agent answers.
@@ -42,11 +49,13 @@ pub(crate) fn pods(machine: &mut Machine) -> Option<BTreeMap<String, Value>> {
     Some(items.into_iter().map(|pod| (name(&pod), pod)).collect())
 }
 
-/// Whether a pod is as it should be in the end: completed, or every container ready.
+/// Whether a pod is as it should be in the end: completed if it runs once, else every container ready.
 pub(crate) fn at_rest(pod: &Value) -> bool {
     let statuses = pod["status"]["containerStatuses"].as_array();
-    pod["status"]["phase"] == "Succeeded"
-        || statuses.is_some_and(|all| !all.is_empty() && all.iter().all(|status| status["ready"] == true))
+    let runs_once = ["Never", "OnFailure"].iter().any(|policy| pod["spec"]["restartPolicy"] == *policy);
+    let ready =
+        statuses.is_some_and(|all| !all.is_empty() && all.iter().all(|status| status["ready"] == true));
+    if runs_once { pod["status"]["phase"] == "Succeeded" } else { ready }
 }
 
 /// Waits until all of these pods, and no others, are as they should be in the end.

@@ -42,7 +42,7 @@ cp -a "$files/." "$out/root/"
 chroot "$out/root" systemctl --quiet enable containerd vm-network vm-console vm-shell vm-payload vm-clock
 # Nothing of it is needed here, and it takes as long as the rest of the boot. The same for timers.
 chroot "$out/root" systemctl --quiet mask systemd-udev-trigger systemd-logind getty@tty1 serial-getty@ttyS0 \
-  apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer fstrim.timer systemd-timesyncd \
+  serial-getty@hvc0 apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer fstrim.timer systemd-timesyncd \
   systemd-firstboot systemd-binfmt
 : > "$out/root/etc/machine-id"
 # The kernel mounts the only file system, and nobody announces devices: systemd would wait for them.

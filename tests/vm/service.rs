@@ -76,7 +76,7 @@ pub(crate) fn containerd_stops_and_starts(machine: &mut Machine) {
         });
     });
     leaves_containers_alone(machine, "kill of containerd", |machine| {
-        machine.sh("systemctl kill -s KILL containerd");
+        machine.sh("systemctl kill --kill-whom=main -s KILL containerd");
         machine.wait("containerd", |machine| machine.holds("ctr version"));
     });
     assert_eq!(main_pid(machine), pid, "the agent was not restarted: {}", machine.report());
