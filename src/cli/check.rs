@@ -57,7 +57,7 @@ pub(super) fn run(arguments: impl Iterator<Item = OsString>) -> Result<CommandOu
         ParsedArguments::Check(options) => options,
     };
     let node_name = this_node_name(&options.node_name);
-    let settings = Settings {
+    let settings = CheckSettings {
         source: options.source,
         node_name: &node_name,
         strict: options.refuse_unknown,
@@ -94,7 +94,7 @@ struct CheckOptions {
 }
 
 /// What manifests are checked for.
-struct Settings<'a> {
+struct CheckSettings<'a> {
     source: Source,
     node_name: &'a str,
     /// Unknown and doubled fields are refused.
@@ -213,8 +213,8 @@ fn parts(bytes: Result<Vec<u8>, String>, origin: &Origin<'_>) -> Vec<CheckedPart
     all
 }
 
-fn check(inputs: Vec<Input>, settings: &Settings<'_>, seen: Timestamp) -> Vec<Verdict> {
-    let &Settings { source, node_name, strict, kubelet_strict } = settings;
+fn check(inputs: Vec<Input>, settings: &CheckSettings<'_>, seen: Timestamp) -> Vec<Verdict> {
+    let &CheckSettings { source, node_name, strict, kubelet_strict } = settings;
     let parts = inputs.into_iter().flat_map(|(path, bytes)| {
         let origin = Origin { node_name, source, path: &path, seen, strict, kubelet_strict };
         parts(bytes, &origin)

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,8 +21,6 @@ use crate::time::clock::Clock;
 
 /// How soon after the start the first round is tried, and how often until all is settled.
 const FIRST: Duration = Duration::from_secs(10);
-/// How long after its link a log may be made, however slow the runtime is.
-const LOG_MAY_TAKE: Duration = Duration::from_secs(10 * 60);
 /// The period once it was.
 const PERIOD: Duration = Duration::from_secs(30 * 60);
 
@@ -42,7 +40,8 @@ async fn clean(runtime: &Arc<Runtime>, view: &Published) -> bool {
     // In this order: what is there now belongs to a pod that the runtime or the view, both read later, still knows, or to
     // none.
     let resources = runtime.resources.clone();
-    let found = smol::unblock(move || resources.list()).await;
+    let dir = runtime.node.dirs.log_links().to_owned();
+    let (found, links) = smol::unblock(move || (resources.list(), dangling_links(&dir))).await;
     let sandboxes = match runtime.cri.list_pod_sandbox(None).await {
         Ok(sandboxes) => sandboxes,
         Err(error) => {
@@ -50,6 +49,14 @@ async fn clean(runtime: &Arc<Runtime>, view: &Published) -> bool {
             return false;
         }
     };
+    let containers = match runtime.cri.list_containers(None).await {
+        Ok(containers) => containers,
+        Err(error) => {
+            warn!(%error, "cannot ask the runtime before housekeeping");
+            return false;
+        }
+    };
+    let stale = select_stale(links, &containers.into_iter().map(|container| container.id).collect());
     let mut alive: BTreeSet<PodUid> =
         sandboxes.into_iter().filter_map(|s| s.labels.get(keys::POD_UID).cloned().map(PodUid)).collect();
     let now = view.load();
@@ -58,7 +65,6 @@ async fn clean(runtime: &Arc<Runtime>, view: &Published) -> bool {
     }
     alive.extend(now.pods.values().map(|p| p.pod.uid.clone()));
     let orphans = select_orphans(found, &alive);
-    let links = runtime.node.dirs.log_links().to_owned();
     let resources = runtime.resources.clone();
     smol::unblock(move || {
         for orphan in orphans {
@@ -70,58 +76,52 @@ async fn clean(runtime: &Arc<Runtime>, view: &Published) -> bool {
                 }
             }
         }
-        remove_dangling(&links);
+        for link in stale {
+            if let Err(error) = remove_file(&link) {
+                warn!(link = %link.display(), error = chain(&error), "cannot remove a dangling link");
+            }
+        }
     })
     .await;
     true
 }
 
-/// Removes links to logs that are gone. A container's link is made before its log is: a young one is left alone.
-fn remove_dangling(links: &Path) {
-    for entry in fs::read_dir(links).into_iter().flatten().flatten() {
-        let link = entry.path();
-        let made = fs::symlink_metadata(&link).and_then(|found| found.modified());
-        let is_old = made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age > LOG_MAY_TAKE));
-        let dangles = link.is_symlink() && !link.exists();
-        if dangles
-            && is_old
-            && let Err(error) = remove_file(&link)
-        {
-            warn!(link = %link.display(), error = chain(&error), "cannot remove a dangling link");
-        }
-    }
+/// Links to logs that are not there.
+fn dangling_links(dir: &Path) -> Vec<PathBuf> {
+    let links = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    links.filter(|link| link.is_symlink() && !link.exists()).collect()
+}
+
+/// The links whose containers are gone. A link is made before its log, when its container is there. In a long name the id is cut.
+fn select_stale(links: Vec<PathBuf>, containers: &BTreeSet<String>) -> Vec<PathBuf> {
+    let is_there = |link: &PathBuf| {
+        let id = link.file_stem().and_then(|name| name.to_str()?.rsplit_once('-')).map(|(_, id)| id);
+        id.is_some_and(|id| containers.iter().any(|container| container.starts_with(id)))
+    };
+    links.into_iter().filter(|link| !is_there(link)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
 
-    use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
-
     use super::*;
 
     #[test]
-    fn a_link_dangles_for_a_while_before_it_goes() {
+    fn a_link_goes_with_its_log_and_its_container() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("0.log"), "x").unwrap();
-        let old = Timespec { tv_sec: 1_000_000, tv_nsec: 0 };
-        for (name, to, is_old) in [
-            ("starting", "none", false),
-            ("dangling", "none", true),
-            ("young", "0.log", false),
-            ("old", "0.log", true),
+        for (name, to) in [
+            ("p_ns_starting-c1.log", "none"),
+            ("p_ns_gone-c2.log", "none"),
+            ("p_ns_there-c3.log", "0.log"),
+            ("strange", "none"),
         ] {
-            let link = dir.path().join(name);
-            symlink(dir.path().join(to), &link).unwrap();
-            if is_old {
-                let times = Timestamps { last_access: old, last_modification: old };
-                utimensat(CWD, &link, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
-            }
+            symlink(dir.path().join(to), dir.path().join(name)).unwrap();
         }
-        remove_dangling(dir.path());
-        let mut left: Vec<_> =
-            fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        left.sort();
-        assert_eq!(left, ["0.log", "old", "starting", "young"]);
+        let containers = BTreeSet::from(["c1".to_owned()]);
+        let mut stale = select_stale(dangling_links(dir.path()), &containers);
+        stale.sort();
+        assert_eq!(stale, [dir.path().join("p_ns_gone-c2.log"), dir.path().join("strange")]);
     }
 }

@@ -145,7 +145,7 @@ fn what_kubelet_ignores_is_a_warning_and_the_pods_run() {
         "ignored: unknown field clientCAFile (did you mean authentication.x509.clientCAFile?)",
         "ignored: field maxPods is written more than once",
         "ignored: 2 documents, and the first one counts",
-        "fields without effect yet: kubeAPIQPS, maxPods",
+        "fields without effect yet: kubeAPIQPS",
     ] {
         let lines = agent.log_lines_with(words);
         assert!(lines.len() == 1 && lines[0].contains("WARN"), "{words}: {}", agent.log());

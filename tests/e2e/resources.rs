@@ -157,7 +157,10 @@ fn a_guaranteed_pod_has_cpus_of_its_own_and_the_others_share_the_rest() {
     assert_eq!(told["entries"][&uid]["main"], "1");
 
     // One that comes while another has them, and one that asks for a part.
-    rig.write_manifest("part.yaml", &pod("part", "", "{limits: {cpu: 100m, memory: 32Mi}}", IDLE));
+    rig.write_manifest(
+        "part.yaml",
+        &pod("part", "", "{requests: {cpu: 0}, limits: {cpu: 100m, memory: 32Mi}}", IDLE),
+    );
     let part = rig.wait_running(&format!("part-{NODE}"), "main");
     assert_eq!(allowed_cpus(&rig, part.pid), rest);
 

@@ -218,7 +218,8 @@ fn mounts_pass_on_what_is_mounted_later_as_they_say() {
     }
     let later = host.join("later").display().to_string();
     rig.output("mount", &["-t", "tmpfs", "tmpfs", &later]);
-    fs::write(host.join("later/file"), "x").expect("write a file");
+    // In the namespace where it is mounted.
+    rig.output("touch", &[&format!("{later}/file")]);
     fs::write(host.join("go"), "").expect("write a file");
     assert_eq!(said(&rig, "none"), ["done"]);
     assert_eq!(said(&rig, "slave"), ["file", "done"]);

@@ -46,8 +46,8 @@ fn command_lines() {
 const GOOD: &str = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: NAME\nspec:\n  containers:\n  - name: c\n    \
                     image: i\n    FIELD: 1\n";
 
-fn settings(source: Source) -> Settings<'static> {
-    Settings { source, node_name: "n1", strict: false, kubelet_strict: false }
+fn settings(source: Source) -> CheckSettings<'static> {
+    CheckSettings { source, node_name: "n1", strict: false, kubelet_strict: false }
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn objects_have_verdicts_like_pods() {
     assert!(lines[3].contains("refused: stringData[../x]:") && !text.contains("hunter2"), "{text}");
     let url = render(&check(inputs(), &settings(Source::Http), Timestamp::UNIX_EPOCH));
     assert!(url.contains("already defined by a.yaml document 1"), "{url}");
-    let strict = Settings { kubelet_strict: true, ..settings(Source::File) };
+    let strict = CheckSettings { kubelet_strict: true, ..settings(Source::File) };
     let strict = check(inputs(), &strict, Timestamp::UNIX_EPOCH);
     assert!(strict.iter().all(|verdict| verdict.outcome.word() == "refused"), "{strict:?}");
 }

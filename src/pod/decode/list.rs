@@ -112,7 +112,7 @@ pub(super) fn decode_documents(
     for (_, part) in parts {
         match part {
             Part::Pod(item) => contents.pods.push(*item),
-            Part::Object(item) => contents.objects.push(item),
+            Part::Object(item) => contents.objects.push(*item),
         }
     }
     Ok(contents)
@@ -159,7 +159,7 @@ fn decode_parts(
 /// One item of a text.
 enum Part {
     Pod(Box<ListItem>),
-    Object(ObjectItem),
+    Object(Box<ObjectItem>),
 }
 
 impl Part {
@@ -284,7 +284,7 @@ fn decode(path: ItemPath, document: Document, origin: &Origin<'_>) -> Part {
         let decoded = decode_object(&document, origin);
         let key = object::decode::key_of(&document.value);
         let manifest = HiddenText(document.value.to_string().into());
-        return Part::Object(ObjectItem { path, key, manifest, decoded });
+        return Part::Object(Box::new(ObjectItem { path, key, manifest, decoded }));
     }
     let decoded = decode_document(&document, origin);
     let name = match &decoded {

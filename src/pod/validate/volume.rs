@@ -130,6 +130,7 @@ fn validate_items(
     }
 }
 
+/// A mode of files has nine bits.
 pub(super) fn validate_mode(mode: Option<i32>, field: &str, findings: &mut Findings) {
     if mode.is_some_and(|mode| !(0..=0o777).contains(&mode)) {
         findings.add(field, "must be a mode between 0 and 0777 (octal)");

@@ -29,7 +29,7 @@ use crate::sync::mux::Snapshot;
 use crate::sync::view::{Outcome, Verdict};
 pub(super) use missing_files::MissingFiles;
 pub(super) use saved::{LastGoodRecord, Unsaved};
-use version::{Judgement, Version, WHOLE};
+use version::{FileJudgement, Version, WHOLE};
 
 /// A change, to be logged once.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,7 +113,7 @@ struct FileState {
     /// The version that counts: the last valid one that clashed with no other file.
     runs: Option<Version>,
     /// The judgement on the file as it is now, clashes aside.
-    judged: Judgement,
+    judged: FileJudgement,
     /// The judgements that were last logged.
     logged: Option<Vec<(ItemPath, Outcome)>>,
     /// This agent has read the file; before that, only what an earlier one kept of it is known.
@@ -231,12 +231,12 @@ impl Files {
         let (since, good, judged) = match reading {
             FileReading::Unchanged | FileReading::Unfinished => return,
             FileReading::Refused(reason) => {
-                ((i64::MAX, 0), None, Judgement::Bad(Finding::whole(reason).into()))
+                ((i64::MAX, 0), None, FileJudgement::Bad(Finding::whole(reason).into()))
             }
             FileReading::Read(contents, checked) => {
                 match checked.and_then(|manifest| self.version(&path, *manifest, &contents)) {
                     Ok((version, judged)) => (contents.since, Some(version), judged),
-                    Err(refusal) => (contents.since, None, Judgement::Bad(refusal)),
+                    Err(refusal) => (contents.since, None, FileJudgement::Bad(refusal)),
                 }
             }
         };
@@ -283,7 +283,7 @@ impl Files {
         path: &Path,
         manifest: ValidManifest,
         contents: &FileContents,
-    ) -> Result<(Version, Judgement), Refusal> {
+    ) -> Result<(Version, FileJudgement), Refusal> {
         let ValidManifest { decoded, signed } = manifest;
         let sha256 = digest(&contents.bytes);
         let subjects = decoded.subjects();
@@ -299,7 +299,7 @@ impl Files {
         let before = self.files.get(path).and_then(|file| file.runs.as_ref());
         match before.and_then(|before| version.changes_immutable(before)) {
             Some(finding) => Err(finding.into()),
-            None => Ok((version, Judgement::Good(subjects))),
+            None => Ok((version, FileJudgement::Good(subjects))),
         }
     }
 

@@ -73,7 +73,7 @@ pub(super) struct Kept {
     /// The digest of the URL.
     url: String,
     /// What was last written or read, if this agent knows.
-    pods: Option<Fingerprint>,
+    pods: Option<ContentsFingerprint>,
     newest: BTreeMap<String, Newest>,
     logged: LastLogged,
 }
@@ -183,7 +183,7 @@ fn or_warn<T>(read: Result<Option<T>, StateError>) -> Option<T> {
 
 /// What tells kept pods and objects from others, each with who signed it.
 #[derive(Debug, PartialEq)]
-struct Fingerprint {
+struct ContentsFingerprint {
     pods: Vec<(Option<Arc<str>>, ConfigHash)>,
     objects: Vec<(Option<Arc<str>>, Digest)>,
 }
@@ -191,8 +191,8 @@ struct Fingerprint {
 fn fingerprint<'a>(
     held: impl Iterator<Item = &'a Held>,
     objects: impl Iterator<Item = &'a HeldObject>,
-) -> Fingerprint {
-    Fingerprint {
+) -> ContentsFingerprint {
+    ContentsFingerprint {
         pods: held.map(|held| (held.signer.clone(), held.pod.hash.clone())).collect(),
         objects: objects.map(|held| (held.signer.clone(), held.object.digest.clone())).collect(),
     }

@@ -90,7 +90,7 @@ pub(in crate::sync) fn claims_of(uid: &PodUid, ports: impl IntoIterator<Item = H
 /// Refuses pods that claim what another one has. In place of a refused one stays the version of `before`, if it claims only
 /// what nobody else has.
 pub(super) fn refuse_claimed(wanted: Pods, before: &Pods) -> (Pods, BTreeMap<PodName, Finding>) {
-    let mut claimed = Claimed::default();
+    let mut claimed = ClaimTable::default();
     let (mut merged, mut refused, mut left_over) = (Pods::new(), BTreeMap::new(), Vec::new());
     let kept =
         |pod: &Pod| before.get(&pod.name).is_some_and(|before| claims(before).is_superset(&claims(pod)));
@@ -115,9 +115,9 @@ pub(super) fn refuse_claimed(wanted: Pods, before: &Pods) -> (Pods, BTreeMap<Pod
 
 /// Who has what.
 #[derive(Debug, Default)]
-struct Claimed(BTreeMap<ClaimKey, Vec<(Claim, PodName)>>);
+struct ClaimTable(BTreeMap<ClaimKey, Vec<(Claim, PodName)>>);
 
-impl Claimed {
+impl ClaimTable {
     /// Notes all that a pod claims, or nothing of it.
     fn add(&mut self, pod: &Pod) -> Result<(), Finding> {
         let all = claims(pod);

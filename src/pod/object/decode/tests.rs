@@ -1,3 +1,5 @@
+//! ConfigMaps and Secrets as they are read, by case.
+
 use super::*;
 use crate::text::yaml::parse_documents;
 

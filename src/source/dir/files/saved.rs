@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Audit, FileState, Files, HiddenText, Judgement, Newest, Signed, Subject, ValidManifest, Version,
+    Audit, FileJudgement, FileState, Files, HiddenText, Newest, Signed, Subject, ValidManifest, Version,
 };
 
 /// What all records may weigh together: a node's disk is not for manifests.
@@ -75,7 +75,7 @@ impl Files {
         let mut files = Self { serials: serials.clone(), ..Self::default() };
         files.saved.serials = serials;
         for (record, manifest) in records {
-            let judged = Judgement::Good(manifest.decoded.subjects());
+            let judged = FileJudgement::Good(manifest.decoded.subjects());
             files.saved.versions.insert(record.path.clone(), record.audit.saved_version());
             let version = Version::new(manifest.decoded, record.audit, record.text.0.len());
             let (good, runs) = (Some(version.clone()), Some(version));

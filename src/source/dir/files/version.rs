@@ -68,25 +68,25 @@ impl Version {
 
 /// The judgement on a file as it is now, clashes aside.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Judgement {
+pub(super) enum FileJudgement {
     /// It is good: what it holds, where, and what its author should know.
     Good(Vec<(ItemPath, Subject, Vec<Finding>)>),
     /// It is not.
     Bad(Refusal),
 }
 
-impl Judgement {
+impl FileJudgement {
     /// What is told of each document.
     pub(super) fn outcomes(&self) -> Vec<(ItemPath, Outcome)> {
         match self {
-            Judgement::Good(subjects) => subjects
+            FileJudgement::Good(subjects) => subjects
                 .iter()
                 .map(|(path, subject, warnings)| {
                     let (subject, warnings) = (subject.clone(), warnings.clone());
                     (*path, Outcome::Accepted { subject, warnings })
                 })
                 .collect(),
-            Judgement::Bad(refusal) => vec![(WHOLE, Outcome::Refused(refusal.clone()))],
+            FileJudgement::Bad(refusal) => vec![(WHOLE, Outcome::Refused(refusal.clone()))],
         }
     }
 }
@@ -97,7 +97,7 @@ pub(super) const WHOLE: ItemPath = ItemPath { document: None, item: None };
 impl FileState {
     /// The file as it is now is valid.
     pub(super) fn is_good(&self) -> bool {
-        matches!(self.judged, Judgement::Good(_))
+        matches!(self.judged, FileJudgement::Good(_))
     }
 
     /// The version that is asked for. A file that is bad now keeps what it has, and asks for nothing.
