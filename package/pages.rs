@@ -2,15 +2,16 @@
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::{env, fs};
+use std::{env, fs, io};
 
 use rkubelet::testing::{FlagRow, flag_rows};
 
-fn main() {
-    let dir = PathBuf::from(env::args_os().nth(1).expect("usage: pages DIRECTORY"));
-    fs::create_dir_all(&dir).expect("create the directory");
-    fs::write(dir.join("rkubelet.8"), man_page()).expect("write the man page");
-    fs::write(dir.join("rkubelet.bash"), bash_completion()).expect("write the completion");
+fn main() -> io::Result<()> {
+    let dir = env::args_os().nth(1).ok_or_else(|| io::Error::other("usage: pages DIRECTORY"))?;
+    let dir = PathBuf::from(dir);
+    fs::create_dir_all(&dir)?;
+    fs::write(dir.join("rkubelet.8"), man_page())?;
+    fs::write(dir.join("rkubelet.bash"), bash_completion())
 }
 
 const HEAD: &str = r#".TH RKUBELET 8 "" "rkubelet {version}" "System Administration"

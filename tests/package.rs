@@ -3,6 +3,8 @@
 //! dpkg runs for real, on a directory of its own as the root. There, systemd's helpers only write down what they are asked
 //! for; a real systemd is asked on a real machine.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
+
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};

@@ -160,7 +160,7 @@ fn a_cgroup_that_refuses_to_go_holds_up_nobody_and_goes_later() {
     });
     rig.remove_manifest("p.yaml");
     rig.wait("the pod to be gone", || rig.pod("p-node1").is_none() && !rig.pod_dir(&uid).exists());
-    assert_eq!(cgroups(&name), [dir.clone()], "processes are nobody's to end");
+    assert_eq!(cgroups(&name), std::slice::from_ref(dir), "processes are nobody's to end");
     agent.terminate();
     let inside = rig.output("cat", &[&format!("{dir}/cgroup.procs")]);
     rig.kill_process(inside.trim().parse().expect("a pid"));

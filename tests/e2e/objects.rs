@@ -217,6 +217,7 @@ echo end";
     rig.wait("the first value", || lines(&rig, "reader").iter().any(|line| line == "saw 0"));
     for n in 1..=1000 {
         rig.write_manifest("settings.yaml", &both(n));
+        #[allow(clippy::disallowed_methods, reason = "the pace of the changes: nothing is waited for")]
         std::thread::sleep(Duration::from_millis(10));
     }
     let written = Instant::now();
