@@ -95,6 +95,11 @@ impl Manifests {
         self.versions.iter().find(|pod| pod.hash == *hash).unwrap().clone()
     }
 
+    /// Whether a pod may wait for another: they are one pod, renamed.
+    pub(super) fn may_wait_for(&self, name: &PodName, other: &PodName) -> bool {
+        name == other || (self.renamed.contains(name) && self.renamed.contains(other))
+    }
+
     /// The source that a manifest is written to. A source has one pod of a UID, and which of two sources has it would
     /// depend on the agent's past: those with the same UID are all in one.
     fn draw_source(&self, rng: &mut Rng, name: &PodName) -> Source {

@@ -138,7 +138,9 @@ impl Scenario {
             if self.is_broken() {
                 return;
             }
-            let wanting = names().filter(|name| Some(name) != sick).find_map(|name| self.unconverged(&name));
+            let is_excused =
+                |name: &PodName| sick.is_some_and(|sick| self.sim.lock().manifests.may_wait_for(name, sick));
+            let wanting = names().filter(|name| !is_excused(name)).find_map(|name| self.unconverged(&name));
             let now = self.sim.lock().now;
             match wanting {
                 None if since.is_some_and(|since| now - since >= Duration::from_secs(65)) => return,
