@@ -48,7 +48,7 @@ pub(crate) fn as_the_readme_says(machine: &mut Machine) {
 pub(crate) fn the_examples_run(machine: &mut Machine) {
     machine.sh(&format!("cp /opt/rkubelet/manifests/*.yaml {}/; sync", node::MANIFESTS));
     let names = node::manifests(machine);
-    assert_eq!(names.len(), 8, "{names:?}");
+    assert!(names.contains("shop") && names.contains("web") && names.contains("job"), "{names:?}");
     node::wait_at_rest(machine, &names);
     let page = machine.sh("curl -sf --max-time 10 http://192.0.2.10:18080/");
     assert!(page.starts_with("started "), "{page}");

@@ -3,9 +3,10 @@
 use super::machine::Machine;
 use super::node;
 
-/// Takes memory until it is killed, then, on its next run, waits: `/dev/shm` of the pod is not used, for it would be
-/// counted elsewhere. `tail` keeps what it cannot find the end of.
-const EATER: &str = "if [ -e /state/tried ]; then while :; do sleep 3600 & wait $!; done; fi; touch /state/tried; tail /dev/zero";
+/// Takes memory until it is killed, then, on its next run, waits. In one piece, which is quick: a buffer that grows takes
+/// minutes under emulation.
+const EATER: &str = "if [ -e /state/tried ]; then while :; do sleep 3600 & wait $!; done; fi; touch /state/tried; \
+                     dd if=/dev/zero of=/dev/null bs=900M count=1";
 const STATE: &str = "    volumeMounts:\n    - {name: state, mountPath: /state}\n";
 const VOLUME: &str = "  volumes:\n  - name: state\n    emptyDir: {}\n";
 
