@@ -137,8 +137,12 @@ impl Machine {
 
     /// Waits until a condition holds; a failure tells what the node says.
     pub(crate) fn wait(&mut self, what: &str, mut condition: impl FnMut(&mut Self) -> bool) {
+        let began = Instant::now();
         if !wait_until_every(LOOK, PATIENCE, || condition(self)) {
             panic!("waited {PATIENCE:?} in vain for {what}\n{}", self.report());
+        }
+        if std::env::var_os("VM_VERBOSE").is_some() {
+            println!("    {:.0} s for {what}", began.elapsed().as_secs_f32());
         }
     }
 

@@ -102,7 +102,7 @@ pub(crate) fn wait_at_rest(machine: &mut Machine, names: &BTreeSet<String>) -> B
 pub(crate) fn tasks(machine: &mut Machine) -> BTreeMap<String, u32> {
     let text = machine.sh(
         "cd /run/containerd/io.containerd.runtime.v2.task/k8s.io 2>/dev/null || exit 0\n\
-         for dir in *; do read -r pid 2>/dev/null < $dir/init.pid && [ -e /proc/$pid ] && echo $dir $pid; done; true",
+         for dir in *; do pid=$(< $dir/init.pid) && [ -n \"$pid\" ] && [ -e /proc/$pid ] && echo $dir $pid; done 2>/dev/null; true",
     );
     let task =
         |line: &str| line.split_once(' ').and_then(|(id, pid)| Some((id.to_owned(), pid.parse().ok()?)));
