@@ -122,7 +122,7 @@ size: build ## Hold the release binary and the number of its crates to their lim
 	echo "$$binary: $$bytes bytes of $(MAX_BYTES), $$crates crates of $(MAX_CRATES)"; \
 	test $$bytes -le $(MAX_BYTES) && test $$crates -le $(MAX_CRATES)
 
-test: deps lint unit e2e e2e-containerd size vm-test ## Format, lints, all tests, size: what CI runs
+test: deps lint unit e2e e2e-containerd size ## Format, lints, all tests, size: what CI runs
 
 deb: build ## Build the Debian package, target/deb/rkubelet_VERSION_ARCH.deb
 	@target=$(TARGET); set -e; $(CARGO) run --locked --quiet --example pages $$target/deb/pages; \

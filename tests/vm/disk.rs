@@ -54,7 +54,10 @@ pub(crate) fn base() -> Result<Base, String> {
     if !dir.exists() {
         let unfinished = dir.with_extension("unfinished");
         let _ = fs::remove_dir_all(&unfinished);
-        build(&unfinished)?;
+        if let Err(reason) = build(&unfinished) {
+            let _ = fs::remove_dir_all(&unfinished);
+            return Err(reason);
+        }
         fs::rename(&unfinished, &dir).map_err(|error| error.to_string())?;
     }
     Ok(Base { kernel: dir.join("vmlinuz"), disk: dir.join("disk.qcow2"), format: "qcow2" })
@@ -126,7 +129,8 @@ fn build(dir: &Path) -> Result<(), String> {
     run(Command::new("tar").arg("-cf").arg(&payload).arg("-C").arg(dir.join("images")).arg("images.tar"));
     let raw = Base { kernel: dir.join("vmlinuz"), disk: dir.join("disk.raw"), format: "raw" };
     let mut machine = Machine::new(&raw, &dir.join("machine"), &payload);
-    machine.boot(&Boot::default());
+    // The first boot on this computer: if it fails, no scenario can tell anything.
+    machine.try_boot(&Boot::default()).map_err(|silent| format!("it does not boot here: {}", silent.0))?;
     machine.wait("containerd", |machine| machine.holds("ctr version"));
     machine.sh("ctr -n k8s.io images import /opt/rkubelet/images.tar && rm /opt/rkubelet/images.tar && sync");
     machine.shut_down("poweroff");

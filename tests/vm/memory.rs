@@ -45,6 +45,15 @@ pub(crate) fn a_pod_over_its_limit_is_killed_alone(machine: &mut Machine) {
     eats(machine, "limited", "    resources: {limits: {memory: 48Mi}}\n");
 }
 
+/// What all pods together may not have is the system's: without it, the kernel spends minutes on taking back the pages of
+/// programs before it kills anyone (docs/real-node.md).
 pub(crate) fn a_node_without_memory_loses_the_pod_that_took_it(machine: &mut Machine) {
+    let reserved = "--system-reserved=memory=400Mi ";
+    machine.sh(&format!(
+        "sed -i 's/^RKUBELET_ARGS=\"/&{reserved}/' /etc/default/rkubelet && systemctl restart rkubelet"
+    ));
+    node::wait_for_agent(machine);
     eats(machine, "hungry", "");
+    machine.sh(&format!("sed -i 's/{reserved}//' /etc/default/rkubelet && systemctl restart rkubelet"));
+    node::wait_for_agent(machine);
 }
