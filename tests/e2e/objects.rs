@@ -1,9 +1,10 @@
 //! ConfigMaps and Secrets beside the pods: in volumes, in the environment, for registries; seen from inside the container.
 
+mod kept;
+mod secrecy;
+
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
-use std::process::Command;
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -167,7 +168,7 @@ fn volumes_and_environment_come_from_objects_beside_the_pod() {
 #[test]
 fn a_pod_waits_for_what_is_missing_and_goes_on_when_it_appears() {
     let rig = Rig::new();
-    let agent = rig.start_agent(&[]);
+    let _agent = rig.start_agent(&[]);
     let volume = "volumes: [{name: v, configMap: {name: settings}}]";
     let mount = "volumeMounts: [{name: v, mountPath: /v}]";
     rig.write_manifest("volume.yaml", &pod("volume", "", volume, mount, "cat /v/a; echo"));
@@ -181,7 +182,13 @@ fn a_pod_waits_for_what_is_missing_and_goes_on_when_it_appears() {
     rig.wait("the variable's reason", || waiting(&rig, "env").0 == "CreateContainerConfigError");
     let message = waiting(&rig, "env").1;
     assert!(message.starts_with("secret \"login\" not found") && message.contains(&dir), "{message}");
-    assert!(served(&rig, "/api/v1/events").contains("FailedMount") || agent.log().contains("FailedMount"));
+    let events: Value = serde_json::from_str(&served(&rig, "/events")).expect("events");
+    let of = |reason: &str| {
+        let is = |event: &&Value| event["reason"] == reason;
+        events["items"].as_array().expect("items").iter().find(is).unwrap_or_else(|| panic!("{events}"))
+    };
+    assert_eq!(of("FailedMount")["involvedObject"]["fieldPath"], Value::Null, "the pod's, as kubelet has it");
+    assert_eq!(of("Failed")["involvedObject"]["fieldPath"], "spec.containers{main}");
 
     rig.write_manifest("settings.yaml", &config_map("settings", "", &[("a", "1")]));
     assert_eq!(said(&rig, "volume"), ["1", "done"]);
@@ -265,54 +272,6 @@ fn a_pod_that_asks_for_it_is_replaced_when_an_object_changes() {
 }
 
 #[test]
-fn what_a_pod_has_it_keeps_when_the_object_is_gone_or_broken() {
-    let rig = Rig::new();
-    let agent = rig.start_agent(&[]);
-    rig.write_manifest("login.yaml", &secret("login", &[("password", VALUE)]));
-    rig.write_manifest("map.yaml", &config_map("map", "", &[("a", "1")]));
-    let volumes = "volumes: [{name: v, secret: {secretName: login}}, {name: m, configMap: {name: map}}]";
-    let from = "envFrom: [{secretRef: {name: login}}, {configMapRef: {name: map}}]\n\
-                volumeMounts: [{name: v, mountPath: /v}, {name: m, mountPath: /m}]";
-    rig.write_manifest(
-        "user.yaml",
-        &pod("user", "", volumes, from, "echo $password $a; cat /v/password /m/a; echo"),
-    );
-    let want = [format!("{VALUE} 1"), format!("{VALUE}1"), "done".to_owned()];
-    assert_eq!(said(&rig, "user"), want);
-    // Broken: the last good version counts, also for the next agent.
-    rig.write_manifest(
-        "map.yaml",
-        "kind: ConfigMap\napiVersion: v1\nmetadata: {name: map}\ndata: {../a: x}\n",
-    );
-    agent.wait_for_log("is not a key");
-    rig.remove_manifest("login.yaml");
-    agent.wait_for_log("manifest is gone");
-    restart_container(&rig, "user");
-    assert_eq!(said(&rig, "user"), want, "with the agent that has seen it");
-    let kept = rig.pod_dir(&uid(&rig, "user")).join("rkubelet/objects/kept.json");
-    assert_eq!(fs::metadata(&kept).unwrap().permissions().mode() & 0o777, 0o600);
-    agent.kill9();
-    let agent = rig.start_agent(&[]);
-    agent.wait_healthy();
-    rig.wait("the pod", || rig.pod(&format!("user-{NODE}")).is_some());
-    restart_container(&rig, "user");
-    assert_eq!(said(&rig, "user"), want, "with another agent");
-    // Removed while no agent runs.
-    agent.kill9();
-    rig.remove_manifest("map.yaml");
-    let agent = rig.start_agent(&[]);
-    agent.wait_for_log("manifest is gone");
-    restart_container(&rig, "user");
-    assert_eq!(said(&rig, "user"), want, "removed while no agent ran");
-    // A new instance is another matter.
-    rig.remove_manifest("user.yaml");
-    rig.wait("the pod to be gone", || rig.pod(&format!("user-{NODE}")).is_none());
-    assert!(!kept.exists());
-    rig.write_manifest("user.yaml", &pod("user", "", volumes, from, "echo $password"));
-    rig.wait("the new instance to wait", || waiting(&rig, "user").1.contains("not found"));
-}
-
-#[test]
 fn the_list_of_a_url_holds_objects_too() {
     let rig = Rig::new();
     let server = Server::start(&rig, url::ADDRESS);
@@ -362,76 +321,6 @@ fn a_private_image_is_pulled_with_the_secret_of_the_pod() {
     rig.write_manifest("registry.json", &secret.to_string());
     assert_eq!(said(&rig, "private"), ["pulled", "done"]);
     assert!(!agent.log().contains(PASSWORD), "{}", agent.log());
-}
-
-/// Every file below a directory that holds the text, with its mode.
-fn files_with(dir: &Path, text: &str) -> Vec<(String, u32)> {
-    let mut found = Vec::new();
-    let mut open = vec![dir.to_owned()];
-    while let Some(next) = open.pop() {
-        for entry in fs::read_dir(next).into_iter().flatten().flatten() {
-            let Ok(metadata) = fs::symlink_metadata(entry.path()) else { continue };
-            if metadata.is_dir() {
-                open.push(entry.path());
-            } else if metadata.is_file()
-                && fs::read(entry.path())
-                    .is_ok_and(|bytes| bytes.windows(text.len()).any(|part| part == text.as_bytes()))
-            {
-                found.push((entry.path().display().to_string(), metadata.mode() & 0o777));
-            }
-        }
-    }
-    found
-}
-
-#[test]
-fn what_a_secret_holds_is_shown_nowhere() {
-    let rig = Rig::new();
-    let agent = rig.start_agent(&["-v=10"]);
-    let from = "envFrom: [{secretRef: {name: login}}]\nvolumeMounts: [{name: v, mountPath: /v}]";
-    let volume = "volumes: [{name: v, secret: {secretName: login}}]";
-    let script = "[ \"$password\" = \"$(cat /v/password)\" ] && echo same";
-    rig.write_manifest("login.yaml", &secret("login", &[("password", VALUE)]));
-    rig.write_manifest("user.yaml", &pod("user", "", volume, from, script));
-    assert_eq!(said(&rig, "user"), ["same", "done"]);
-    // Refused in every way that comes to mind.
-    let bad = [
-        format!("stringData: {{../x: {VALUE}}}"),
-        format!("data: {{password: {VALUE}!}}"),
-        format!("stringData: {{password: [{VALUE}]}}"),
-        format!("stringData: {VALUE}"),
-        format!("stringData: {{password: *{VALUE}}}"),
-        format!("stringData: {{password: \"{VALUE}"),
-        format!("immutable: {VALUE}"),
-        format!("type: kubernetes.io/dockerconfigjson\nstringData: {{.dockerconfigjson: {VALUE}}}"),
-    ];
-    for (index, rest) in bad.iter().enumerate() {
-        let text = format!("apiVersion: v1\nkind: Secret\nmetadata: {{name: bad{index}}}\n{rest}\n");
-        rig.write_manifest(&format!("bad{index}.yaml"), &text);
-    }
-    rig.wait("the refusals", || served(&rig, "/verdicts").matches("\"refused\"").count() == bad.len());
-    restart_container(&rig, "user");
-    rig.remove_manifest("login.yaml");
-    agent.wait_for_log("manifest is gone");
-    rig.wait("what is kept", || !files_with(&rig.root_dir().join("pods"), "login").is_empty());
-    for path in ["/verdicts", "/pods", "/metrics", "/api/v1/events", "/events", "/statusz"] {
-        assert!(!served(&rig, path).contains(VALUE), "{path}");
-    }
-    assert!(!agent.log().contains(VALUE), "{}", agent.log());
-    for (file, mode) in files_with(&rig.root_dir(), VALUE) {
-        let in_volume = file.contains("/volumes/kubernetes.io~secret/");
-        assert!(in_volume || mode == 0o600, "{file} has mode {mode:o}");
-    }
-    assert_eq!(files_with(&rig.pod_logs_dir(), VALUE), []);
-    // No core file can hold it: the kernel gives the memory of such a process to root alone, and dumps nothing.
-    let pid = agent.pid().expect("the agent").as_raw_nonzero();
-    let owner = fs::metadata(format!("/proc/{pid}/mem")).unwrap().uid();
-    assert_eq!(owner, 0);
-    let checked =
-        Command::new(env!("CARGO_BIN_EXE_rkubelet")).arg("check").arg(rig.manifest_dir()).output().unwrap();
-    assert_eq!(checked.status.code(), Some(1));
-    let text = [checked.stdout, checked.stderr].concat();
-    assert!(!String::from_utf8_lossy(&text).contains(VALUE), "{}", String::from_utf8_lossy(&text));
 }
 
 #[test]
