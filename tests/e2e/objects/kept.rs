@@ -3,8 +3,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use super::{VALUE, config_map, pod, restart_container, said, secret, uid, waiting};
+use super::{VALUE, config_map, restart_container, said, secret, uid, waiting};
 use crate::rig::{NODE, Rig};
+use crate::volumes::pod;
 
 #[test]
 fn what_a_pod_has_it_keeps_when_the_object_is_gone_or_broken() {

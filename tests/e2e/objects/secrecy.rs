@@ -7,8 +7,9 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{VALUE, pod, restart_container, said, secret, served};
+use super::{VALUE, restart_container, said, secret, served};
 use crate::rig::{Machine, Rig};
+use crate::volumes::pod;
 
 /// Every file below a directory that holds the text, with its mode.
 fn files_with(dir: &Path, text: &str) -> Vec<(String, u32)> {
