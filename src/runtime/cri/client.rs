@@ -1,7 +1,8 @@
 //! The calls to the runtime: thin, each with a deadline, each observed.
 //!
 //! Invariant: every future here ends by its deadline, whatever the runtime does, and may be awaited from
-//! any executor. It must not decide: no retries, no caches; the caller observes and plans anew.
+//! any executor. It must not decide: no retries, and no caches but
+//! of the version that answers; the caller observes and plans anew.
 
 mod cgroups;
 mod events;
@@ -11,7 +12,7 @@ mod tasks;
 
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
@@ -33,6 +34,7 @@ use super::proto::{
     ReopenContainerLogRequest, RunPodSandboxRequest, StartContainerRequest, StatusRequest, StatusResponse,
     StopContainerRequest, StopPodSandboxRequest, UpdateContainerResourcesRequest,
 };
+use super::version::RuntimeVersion;
 use crate::pod::id::{ContainerId, SandboxId};
 use crate::time::within::within;
 
@@ -89,6 +91,8 @@ pub struct CriClient {
     tasks: TasksClient<Channel>,
     timeouts: Timeouts,
     observer: CallObserver,
+    /// Which runtime answers; none before it was asked, and once it was away.
+    version: Arc<Mutex<Option<RuntimeVersion>>>,
 }
 
 impl fmt::Debug for CriClient {
@@ -119,6 +123,7 @@ impl CriClient {
             image: ImageServiceClient::new(image_channel).max_decoding_message_size(MAX_ANSWER),
             timeouts,
             observer,
+            version: Arc::default(),
         })
     }
 
@@ -356,6 +361,9 @@ impl CriClient {
         });
         let answer =
             answer.map(Response::into_inner).map_err(|status| CriError::from_status(op.rpc, &status));
+        if answer.as_ref().is_err_and(|error| error.class == ErrorClass::Unavailable) {
+            *self.known_version() = None;
+        }
         (self.observer)(op.metric, start.elapsed(), answer.as_ref().err().map(|error| error.class));
         answer
     }

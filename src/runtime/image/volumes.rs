@@ -76,7 +76,7 @@ impl Images {
     /// A runtime that does not know of such mounts would make the container without them, or fail for another reason.
     async fn check_volumes(&self, images: &[Container]) -> Result<(), StartError> {
         const REASON: &str = "CreateContainerConfigError";
-        let version = self.cri.version().await.map_err(|error| StartError::cri(REASON, error))?;
+        let version = self.cri.version_once().await.map_err(|error| StartError::cri(REASON, error))?;
         match version.lacks(&IMAGE_VOLUMES) {
             Some(lack) => {
                 let names = images.iter().map(|image| image.name.as_str()).collect::<Vec<_>>().join(", ");
