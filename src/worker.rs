@@ -78,7 +78,7 @@ enum AfterPass {
 
 /// Works for one pod name until the mailbox is closed; `checkpoint` is what an earlier agent left.
 fn run_pod_worker(
-    context: Context,
+    context: Arc<Context>,
     name: PodName,
     mailbox: Mailbox,
     checkpoint: Checkpoint,
@@ -142,7 +142,7 @@ fn run_pod_worker(
 }
 
 struct Worker {
-    context: Context,
+    context: Arc<Context>,
     name: PodName,
     mailbox: Mailbox,
     observer: Observer,
@@ -171,7 +171,7 @@ impl Worker {
         self.follow(&desired.want).await;
         self.follow_objects(desired).await;
         let want = &self.effective(&desired.want);
-        let ended = match self.take_finished_jobs().await {
+        let ended = match Box::pin(self.take_finished_jobs()).await {
             Ok(ended) => ended,
             Err(next) => return next,
         };
@@ -248,7 +248,7 @@ impl Worker {
                 self.failures = StepFailures::default();
             }
             if want.is_stop() && observed.is_empty() {
-                return self.finish(desired.generation).await;
+                return Box::pin(self.finish(desired.generation)).await;
             }
             let waits = [plan.wake_in, self.checkpoint.retry_in(), self.objects_due()];
             return AfterPass::Rest(waits.into_iter().flatten().min());
@@ -259,7 +259,8 @@ impl Worker {
             if self.mailbox.has_other_than(desired) {
                 return AfterPass::Again;
             }
-            if let Err(next) = self.execute(step, desired, &observed).await {
+            // Boxed, as the largest steps are in turn: of many pods at once, all but a few wait in here for a permit.
+            if let Err(next) = Box::pin(self.execute(step, desired, &observed)).await {
                 return next;
             }
         }

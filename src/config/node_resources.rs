@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use super::flags::Flags;
 use super::kubelet_configuration::KubeletConfiguration;
-use crate::pod::node_allocatable::{Reservations, ResourceAmounts, Threshold, parse_cpu_list};
+use crate::pod::cpu_set::CpuSet;
+use crate::pod::node_allocatable::{Reservations, ResourceAmounts, Threshold};
 use crate::pod::quantity::Amount;
 
 const MAX_PODS: u64 = 110;
@@ -69,7 +70,7 @@ pub(super) fn node_resource_settings(merged: &KubeletConfiguration, flags: &Flag
         let name = Some(text(cgroup).to_owned()).filter(|name| !name.is_empty());
         name.map(|name| ReservedCgroup { name, enforced })
     };
-    let reserved_cpus = parse_cpu_list(text("reservedSystemCPUs")).unwrap_or_default();
+    let reserved_cpus = CpuSet::parse(text("reservedSystemCPUs")).unwrap_or_default().0;
     let ignores_eviction = flags.is_set("experimental-allocatable-ignore-eviction");
     let limit = |signal, default| if ignores_eviction { None } else { threshold(merged, signal, default) };
     let reservations = Reservations {

@@ -7,7 +7,8 @@ use std::path::Path;
 
 use super::cgroup::mounts::Hierarchies;
 use super::files::{FileError, on};
-use crate::pod::node_allocatable::{PID, ResourceAmounts, parse_cpu_list};
+use crate::pod::cpu_set::CpuSet;
+use crate::pod::node_allocatable::{PID, ResourceAmounts};
 use crate::pod::quantity::Amount;
 use crate::pod::resource_field::NodeCapacity;
 use crate::pod::resources::HugePageSize;
@@ -66,9 +67,9 @@ fn disk_bytes(root: &Path) -> io::Result<u64> {
 /// The CPUs that are online, by number.
 pub(crate) fn online_cpus() -> BTreeSet<u32> {
     let listed = fs::read_to_string("/sys/devices/system/cpu/online").ok();
-    let cpus = listed.and_then(|text| parse_cpu_list(text.trim()));
+    let cpus = listed.and_then(|text| CpuSet::parse(&text)).filter(|cpus| cpus.len() > 0);
     // Without it, as many as this process may use.
-    cpus.unwrap_or_else(|| {
+    cpus.map(|cpus| cpus.0).unwrap_or_else(|| {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         (0..u32::try_from(cores).unwrap_or(1)).collect()
     })

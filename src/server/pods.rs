@@ -156,7 +156,7 @@ pub(crate) mod tests {
             source: Source::File,
             metadata,
             spec,
-            container_hashes: BTreeMap::new(),
+            container_hashes: Box::default(),
         }
     }
 
