@@ -123,7 +123,7 @@
 //! | mirror pods, node status | a task that awaits `sync::published::ViewWatch::changed` |
 //! | pods from an API server | a source that sends `sync::mux::Snapshot`s; their ConfigMaps and Secrets: another `pod::object::ObjectProvider` |
 //! | a path of the agent's ports | a line of `server::router`'s table and an arm of `server::handlers` |
-//! | another runtime, or faults | `runtime::PodRuntime`, `runtime::ProbeRunner` |
+//! | another runtime, or faults | `runtime::PodRuntime` (`PodObserver`, `PodStarter`, `PodStopper`, each implemented beside its code), `runtime::ProbeRunner` |
 //! | another disk | `worker::checkpoints::Checkpoints` |
 //! | another time | `time::clock::Clock` |
 //!
