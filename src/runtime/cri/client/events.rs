@@ -38,6 +38,7 @@ impl CriClient {
         }
     }
 
+    /// Which runtime answers, if that is known.
     pub(super) fn known_version(&self) -> MutexGuard<'_, Option<RuntimeVersion>> {
         self.version.lock().unwrap_or_else(PoisonError::into_inner)
     }
