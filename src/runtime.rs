@@ -17,6 +17,7 @@ pub(crate) mod pleg;
 mod pod_runtime;
 mod security;
 mod start;
+pub(crate) mod stats;
 mod stop;
 pub(crate) mod storage_limits;
 
