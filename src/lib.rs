@@ -94,7 +94,7 @@
 //! | Which pods has the node room for, and who makes room? | `sync::admission`; who has a place: `sync::sync_loop::admit` |
 //! | Which CPUs has a container? | `pod::cpu_assignment`; kept by `host::cpu_manager`, told by `runtime::cpus` |
 //! | Who starts after whom? | `plan::order` |
-//! | What may not be started, since its key was replaced? | `source::unvouched`; obeyed in `plan::starts` |
+//! | What may not be started, since its key was replaced? | `source::untrusted_signature`; obeyed in `plan::starts` |
 //! | Is a container started, restarted or ended? | `plan::plan_pod`: `plan::containers` (`ContainerJudge::need`), `plan::init`, `plan::round`, `plan::stop`; what follows an exit code: `pod::restart` |
 //! | How long does a retry wait? | `time::backoff`, counted by `time::since` |
 //! | What does the URL's answer mean, and when is it asked again? | `source::http::reading` (an error, or contents), `source::http::judge` (which pods), `source::http::pace` |
