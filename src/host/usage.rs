@@ -35,9 +35,11 @@ impl CgroupReader<'_> {
     /// The names of the cgroups in one.
     pub(crate) fn children(self, path: &str) -> Vec<String> {
         let entries = self.dir("memory", path).and_then(|dir| fs::read_dir(dir).ok());
-        let dirs = entries.into_iter().flatten().flatten().filter(|entry| {
-            entry.file_type().is_ok_and(|kind| kind.is_dir())
-        });
+        let dirs = entries
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
         dirs.filter_map(|entry| entry.file_name().into_string().ok()).collect()
     }
 
@@ -140,7 +142,8 @@ fn topology() -> (u64, u64) {
     };
     let cpus = machine::online_cpus();
     let socket = |cpu: u32| of(cpu, "physical_package_id");
-    let cores: std::collections::BTreeSet<_> = cpus.iter().map(|cpu| (socket(*cpu), of(*cpu, "core_id"))).collect();
+    let cores: std::collections::BTreeSet<_> =
+        cpus.iter().map(|cpu| (socket(*cpu), of(*cpu, "core_id"))).collect();
     let sockets: std::collections::BTreeSet<_> = cores.iter().map(|(socket, _)| socket).collect();
     (cores.len() as u64, sockets.len() as u64)
 }
@@ -150,7 +153,10 @@ fn devices() -> BTreeMap<String, String> {
     let device = |line: &str| {
         let mut words = line.split_whitespace();
         let (major, minor, name) = (words.next()?, words.next()?, words.nth(1)?);
-        major.bytes().all(|byte| byte.is_ascii_digit()).then(|| (format!("{major}:{minor}"), format!("/dev/{name}")))
+        major
+            .bytes()
+            .all(|byte| byte.is_ascii_digit())
+            .then(|| (format!("{major}:{minor}"), format!("/dev/{name}")))
     };
     text.lines().filter_map(device).collect()
 }

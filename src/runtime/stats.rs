@@ -186,7 +186,8 @@ impl StatsReader {
         images: Option<&super::cri::proto::FilesystemUsage>,
     ) {
         let dirs = &self.runtime.node.dirs;
-        let image_point = images.and_then(|images| images.fs_id.as_ref()).map(|id| PathBuf::from(&id.mountpoint));
+        let image_point =
+            images.and_then(|images| images.fs_id.as_ref()).map(|id| PathBuf::from(&id.mountpoint));
         let mut jobs = vec![DiskJob::file_system(dirs.root().to_owned())];
         jobs.extend(image_point.clone().map(DiskJob::file_system));
         jobs.extend(pods.iter().flat_map(|pod| select::disk_jobs(pod, dirs)));

@@ -131,10 +131,9 @@ impl Pass<'_> {
             uid: measured.pod.uid.clone(),
             started_at: measured.started_at,
             all: path.map(|path| self.cgroup(path)),
-            sandbox: sandbox.filter(|_| is_full).map(|(id, path, _)| SandboxReading {
-                id: id.to_owned(),
-                usage: self.cgroup(path),
-            }),
+            sandbox: sandbox
+                .filter(|_| is_full)
+                .map(|(id, path, _)| SandboxReading { id: id.to_owned(), usage: self.cgroup(path) }),
             network,
             containers,
             volumes: Vec::new(),

@@ -27,7 +27,11 @@ const DEVICE_FAMILIES: [(&str, &str, fn(&DeviceIo) -> u64); 4] = [
 ];
 const RECEIVED: [(&str, &str, fn(&Traffic) -> u64); 4] = [
     ("container_network_receive_bytes_total", "Cumulative count of bytes received", |t| t.bytes),
-    ("container_network_receive_errors_total", "Cumulative count of errors encountered while receiving", |t| t.errors),
+    (
+        "container_network_receive_errors_total",
+        "Cumulative count of errors encountered while receiving",
+        |t| t.errors,
+    ),
     (
         "container_network_receive_packets_dropped_total",
         "Cumulative count of packets dropped while receiving",
@@ -120,9 +124,11 @@ fn cgroups(reading: &Reading) -> Vec<(Who<'_>, &CgroupReading)> {
     let mut all: Vec<_> = above.collect();
     for pod in &reading.pods {
         all.extend(pod.all.as_ref().map(|cgroup| (Who::of_pod(pod, cgroup), cgroup)));
-        all.extend(pod.sandbox.as_ref().map(|sandbox| {
-            (Who { name: &sandbox.id, ..Who::of_pod(pod, &sandbox.usage) }, &sandbox.usage)
-        }));
+        all.extend(
+            pod.sandbox.as_ref().map(|sandbox| {
+                (Who { name: &sandbox.id, ..Who::of_pod(pod, &sandbox.usage) }, &sandbox.usage)
+            }),
+        );
         all.extend(pod.containers.iter().map(|one| (Who::of_container(pod, one), &one.usage)));
     }
     // Two of one path would be the same series twice: of cgroups above pods, and of what has no cgroup of its own.
@@ -242,9 +248,9 @@ fn render_disks(page: &mut Page, reading: &Reading) {
         let node = &reading.node;
         let whole = node.fs.map(|fs| (Who::of_cgroup(&node.all), fs.size, fs.used));
         let layers = reading.pods.iter().flat_map(|pod| {
-            pod.containers.iter().filter_map(move |one| {
-                Some((Who::of_container(pod, one), node.image_fs?.size, one.layer?))
-            })
+            pod.containers
+                .iter()
+                .filter_map(move |one| Some((Who::of_container(pod, one), node.image_fs?.size, one.layer?)))
         });
         for (who, size, used) in whole.into_iter().chain(layers) {
             if let Some(value) = figure(&size, &used) {
@@ -282,11 +288,7 @@ fn render_network(page: &mut Page, reading: &Reading) {
 }
 
 fn render_containers(page: &mut Page, reading: &Reading) {
-    page.family(
-        "container_last_seen",
-        FamilyKind::Gauge,
-        "Last time a container was seen by the exporter",
-    );
+    page.family("container_last_seen", FamilyKind::Gauge, "Last time a container was seen by the exporter");
     for (who, _) in cgroups(reading) {
         page.sample_at(&who.labels(), reading.at.as_duration().as_secs_f64().floor(), reading.at);
     }

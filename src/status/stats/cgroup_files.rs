@@ -23,11 +23,7 @@ pub(super) fn field(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
-pub(super) fn pressure(
-    read: ReadFile<'_>,
-    controller: &'static str,
-    file: &'static str,
-) -> Option<Pressure> {
+pub(super) fn pressure(read: ReadFile<'_>, controller: &'static str, file: &'static str) -> Option<Pressure> {
     parse_pressure(&read(controller, file)?)
 }
 

@@ -55,7 +55,8 @@ fn memory(detail: Detail, read: ReadFile<'_>) -> Option<MemoryUsage> {
         major_page_faults: of("total_pgmajfault"),
         swap: field(&stat, "total_swap"),
         // The kernel limits memory and swap together.
-        swap_limit: limited("memory.memsw.limit_in_bytes").map(|both| both.saturating_sub(limit.unwrap_or(0))),
+        swap_limit: limited("memory.memsw.limit_in_bytes")
+            .map(|both| both.saturating_sub(limit.unwrap_or(0))),
         ..MemoryUsage::default()
     };
     if detail == Detail::Full {
@@ -72,10 +73,7 @@ fn tasks(detail: Detail, read: ReadFile<'_>) -> Option<Tasks> {
     if detail < Detail::Full {
         return None;
     }
-    Some(Tasks {
-        count: number(read("pids", "pids.current"))?,
-        limit: number(read("pids", "pids.max")),
-    })
+    Some(Tasks { count: number(read("pids", "pids.current"))?, limit: number(read("pids", "pids.max")) })
 }
 
 fn io(read: ReadFile<'_>) -> Vec<DeviceIo> {

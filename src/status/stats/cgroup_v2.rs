@@ -91,10 +91,7 @@ fn tasks(detail: Detail, read: ReadFile<'_>) -> Option<Tasks> {
     if detail < Detail::Full {
         return None;
     }
-    Some(Tasks {
-        count: number(read("pids", "pids.current"))?,
-        limit: number(read("pids", "pids.max")),
-    })
+    Some(Tasks { count: number(read("pids", "pids.current"))?, limit: number(read("pids", "pids.max")) })
 }
 
 fn io(read: ReadFile<'_>) -> Vec<DeviceIo> {

@@ -149,11 +149,7 @@ veth12: 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5
         let found = parse_interfaces(NET_DEV);
         let traffic = |bytes, packets, errors, dropped| Traffic { bytes, packets, errors, dropped };
         let expect = [
-            Interface {
-                name: "eth0".into(),
-                received: traffic(2282, 27, 1, 3),
-                sent: traffic(682, 9, 2, 4),
-            },
+            Interface { name: "eth0".into(), received: traffic(2282, 27, 1, 3), sent: traffic(682, 9, 2, 4) },
             Interface { name: "br0:1".into(), received: traffic(7, 6, 5, 4), sent: traffic(3, 2, 1, 0) },
         ];
         assert_eq!(found, expect);

@@ -64,8 +64,11 @@ fn render_containers(page: &mut Page, reading: &Reading) {
         page.family(name, kind, help);
         for (pod, container) in containers() {
             if let Some(value) = figure(&container.usage) {
-                let labels =
-                    [("container", &*container.name), ("namespace", &*pod.name.namespace), ("pod", &*pod.name.name)];
+                let labels = [
+                    ("container", &*container.name),
+                    ("namespace", &*pod.name.namespace),
+                    ("pod", &*pod.name.name),
+                ];
                 page.sample_at(&labels, value, reading.at);
             }
         }

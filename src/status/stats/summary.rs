@@ -44,9 +44,8 @@ fn node_stats(reading: &Reading, only_cpu_and_memory: bool) -> NodeStats<'_> {
     if !only_cpu_and_memory {
         stats.network = network_stats(&node.network, at);
         stats.fs = node.fs.map(fs_stats);
-        stats.runtime = node
-            .image_fs
-            .map(|fs| RuntimeStats { image_fs: fs_stats(fs), container_fs: fs_stats(fs) });
+        stats.runtime =
+            node.image_fs.map(|fs| RuntimeStats { image_fs: fs_stats(fs), container_fs: fs_stats(fs) });
         stats.rlimit = rlimit(node, at);
     }
     stats
@@ -72,11 +71,7 @@ fn pod_stats<'a>(pod: &'a PodReading, reading: &Reading, only_cpu_and_memory: bo
     let containers =
         pod.containers.iter().map(|one| container_stats(one, reading, only_cpu_and_memory)).collect();
     let mut stats = PodStats {
-        pod_ref: PodReference {
-            name: &pod.name.name,
-            namespace: &pod.name.namespace,
-            uid: pod.uid.as_str(),
-        },
+        pod_ref: PodReference { name: &pod.name.name, namespace: &pod.name.namespace, uid: pod.uid.as_str() },
         start_time: Time(pod.started_at),
         containers,
         usage: pod.all.as_ref().map(|all| usage_stats(all, at, only_cpu_and_memory)).unwrap_or_default(),

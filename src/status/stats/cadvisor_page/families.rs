@@ -26,30 +26,21 @@ fn memory(usage: &CgroupUsage, figure: fn(&MemoryUsage) -> Option<u64>) -> Optio
 
 /// Names and texts are cAdvisor's.
 pub(super) const CGROUP_FAMILIES: &[Family] = &[
-    (
-        "container_cpu_cfs_burst_periods_total",
-        Counter,
-        "Number of periods when burst occurs.",
-        |of| quota(of, |quota| quota.burst_periods),
-    ),
+    ("container_cpu_cfs_burst_periods_total", Counter, "Number of periods when burst occurs.", |of| {
+        quota(of, |quota| quota.burst_periods)
+    }),
     (
         "container_cpu_cfs_burst_seconds_total",
         Counter,
         "Total time duration the container has been bursted.",
         |of| quota(of, |quota| quota.burst_time).map(seconds),
     ),
-    (
-        "container_cpu_cfs_periods_total",
-        Counter,
-        "Number of elapsed enforcement period intervals.",
-        |of| quota(of, |quota| quota.periods),
-    ),
-    (
-        "container_cpu_cfs_throttled_periods_total",
-        Counter,
-        "Number of throttled period intervals.",
-        |of| quota(of, |quota| quota.throttled_periods),
-    ),
+    ("container_cpu_cfs_periods_total", Counter, "Number of elapsed enforcement period intervals.", |of| {
+        quota(of, |quota| quota.periods)
+    }),
+    ("container_cpu_cfs_throttled_periods_total", Counter, "Number of throttled period intervals.", |of| {
+        quota(of, |quota| quota.throttled_periods)
+    }),
     (
         "container_cpu_cfs_throttled_seconds_total",
         Counter,
@@ -62,12 +53,9 @@ pub(super) const CGROUP_FAMILIES: &[Family] = &[
         "Cumulative system cpu time consumed in seconds.",
         |of| cpu(of, |cpu| cpu.system).map(seconds),
     ),
-    (
-        "container_cpu_user_seconds_total",
-        Counter,
-        "Cumulative user cpu time consumed in seconds.",
-        |of| cpu(of, |cpu| cpu.user).map(seconds),
-    ),
+    ("container_cpu_user_seconds_total", Counter, "Cumulative user cpu time consumed in seconds.", |of| {
+        cpu(of, |cpu| cpu.user).map(seconds)
+    }),
     ("container_memory_cache", Gauge, "Number of bytes of page cache memory.", |of| {
         memory(of, |memory| Some(memory.cache))
     }),
@@ -85,18 +73,12 @@ pub(super) const CGROUP_FAMILIES: &[Family] = &[
     }),
     ("container_memory_rss", Gauge, "Size of RSS in bytes.", |of| memory(of, |memory| Some(memory.rss))),
     ("container_memory_swap", Gauge, "Container swap usage in bytes.", |of| memory(of, |memory| memory.swap)),
-    (
-        "container_memory_total_active_file_bytes",
-        Gauge,
-        "Current total active file in bytes.",
-        |of| memory(of, |memory| Some(memory.active_file)),
-    ),
-    (
-        "container_memory_total_inactive_file_bytes",
-        Gauge,
-        "Current total inactive file in bytes.",
-        |of| memory(of, |memory| Some(memory.inactive_file)),
-    ),
+    ("container_memory_total_active_file_bytes", Gauge, "Current total active file in bytes.", |of| {
+        memory(of, |memory| Some(memory.active_file))
+    }),
+    ("container_memory_total_inactive_file_bytes", Gauge, "Current total inactive file in bytes.", |of| {
+        memory(of, |memory| Some(memory.inactive_file))
+    }),
     (
         "container_memory_usage_bytes",
         Gauge,
