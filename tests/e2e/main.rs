@@ -38,6 +38,7 @@ mod objects;
 mod odd_bytes;
 mod order;
 mod pod_wide;
+mod ports;
 mod probes;
 mod resources;
 mod restarts;
