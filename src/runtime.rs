@@ -116,6 +116,11 @@ impl Runtime {
         }
     }
 
+    /// The version of the node's cgroups: 1 or 2.
+    pub(crate) fn cgroup_version(&self) -> u64 {
+        if self.node.cgroups.hierarchies.is_unified() { 2 } else { 1 }
+    }
+
     /// Lets the starts that are under way come to their end, and none begin any more: containerd kills a container
     /// whose caller goes away while it starts.
     pub(crate) async fn drain(&self, deadline: Duration) {

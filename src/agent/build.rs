@@ -208,7 +208,7 @@ pub(super) fn spawn_sources(config: &Config, handles: &Handles, client: Client) 
             trust,
             signing: config.signed_files_key.clone().map_or(Signing::NotRequired, Signing::Required),
         };
-        handles.spawn(run_dir(source, handles.inbox.clone()));
+        handles.spawn(run_dir(source, handles.inbox.clone(), handles.telemetry.metrics.clone()));
     }
     if let Some(url) = &config.manifest_url {
         sources.push(Source::Http);
@@ -226,7 +226,7 @@ pub(super) fn spawn_sources(config: &Config, handles: &Handles, client: Client) 
             kubelet_strict: config.kubelet_strict_static_pods,
             store: Store::new(&config.root_dir, "url"),
         };
-        handles.spawn(run_http(source, client, handles.inbox.clone()));
+        handles.spawn(run_http(source, client, handles.inbox.clone(), handles.telemetry.metrics.clone()));
     }
     sources
 }

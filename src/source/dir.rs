@@ -48,6 +48,7 @@ mod watch;
 mod watched_names;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_channel::Sender;
@@ -63,6 +64,7 @@ use crate::pod::decode::list::ItemPath;
 use crate::pod::finding::Refusal;
 use crate::pod::object::{ObjectKind, Subject};
 use crate::source::trust::Trust;
+use crate::status::metrics::Metrics;
 use crate::sync::message::Event;
 use crate::sync::view::Outcome;
 use decide::Decider;
@@ -101,7 +103,7 @@ pub(crate) enum Signing {
 }
 
 /// Reads and watches until the inbox is closed.
-pub(crate) async fn run_dir(source: DirSource, inbox: Sender<Event>) {
+pub(crate) async fn run_dir(source: DirSource, inbox: Sender<Event>, metrics: Arc<Metrics>) {
     let path = source.path.clone();
     let key = read_key(&source).await;
     let mut readings = Readings::new(source.clone(), key.clone());
@@ -112,6 +114,9 @@ pub(crate) async fn run_dir(source: DirSource, inbox: Sender<Event>) {
         let (back, decided) = smol::unblock(move || decider.decide(scan)).await;
         decider = back;
         decided.notices.iter().for_each(|notice| log(&path, notice));
+        if decided.known.is_some() {
+            metrics.source_read(Source::File, Timestamp::now());
+        }
         if let Some(snapshot) = decided.snapshot
             && inbox.send(Event::Config(snapshot)).await.is_err()
         {

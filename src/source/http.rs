@@ -21,18 +21,21 @@ use std::time::{Duration, Instant};
 use async_channel::Sender;
 use futures_lite::future;
 use hyper::header::HeaderMap;
+use jiff::Timestamp;
 use smol::Timer;
 use tracing::field::display;
 use tracing::{debug, info, warn};
 
 use crate::host::state::Store;
 use crate::http::{Cause, Client, PlainText, Proxies, Tls, Url};
+use crate::pod::Source;
 use crate::pod::decode::list::decode_contents;
 use crate::pod::object::{ObjectKind, Subject};
 use crate::source::key::read_key;
 use crate::source::signature::{Newest, PublicKey, accepts, check_signer, digest};
 use crate::source::trust::Trust;
 use crate::source::untrusted_signature::UntrustedSignatures;
+use crate::status::metrics::Metrics;
 use crate::sync::message::Event;
 use crate::sync::view::{Outcome, Verdict};
 use crate::text::chain;
@@ -84,7 +87,12 @@ impl HttpSource {
 }
 
 /// Polls until the inbox is closed.
-pub(crate) async fn run_http(source: HttpSource, client: Client, inbox: Sender<Event>) {
+pub(crate) async fn run_http(
+    source: HttpSource,
+    client: Client,
+    inbox: Sender<Event>,
+    metrics: Arc<Metrics>,
+) {
     let (period, url) = (source.period, source.url.clone());
     let mut state = smol::unblock(move || UrlState::load(source)).await;
     if let Ok(Some(proxy)) = state.source.proxies.choose(&url) {
@@ -106,6 +114,9 @@ pub(crate) async fn run_http(source: HttpSource, client: Client, inbox: Sender<E
         let judged;
         (state, judged) = smol::unblock(move || state.take_in(fetched)).await;
         judged.changes.iter().for_each(|change| log(&url, change));
+        if judged.failure.is_none() {
+            metrics.source_read(Source::Http, Timestamp::now());
+        }
         if let Some(snapshot) = judged.snapshot
             && inbox.send(Event::Config(snapshot)).await.is_err()
         {

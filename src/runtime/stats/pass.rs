@@ -84,11 +84,13 @@ impl Pass<'_> {
         let agent = usage::own_daemon(hierarchies)
             .map(|agent| ("kubelet", Daemon { started_at: Some(self.started_at), ..agent }));
         let runtime = usage::daemon_of(self.socket, hierarchies).map(|runtime| ("runtime", runtime));
-        agent.into_iter().chain(runtime).map(|(name, daemon)| SystemContainer {
+        let both = agent.into_iter().chain(runtime).map(|(name, daemon)| SystemContainer {
             name,
             started_at: daemon.started_at,
             usage: self.cgroup(daemon.cgroup),
-        })
+        });
+        // One outside of what is mounted here cannot be read.
+        both.filter(|one| one.usage.usage.cpu.is_some())
     }
 
     fn pod(&self, measured: &MeasuredPod, of_node: &[Interface]) -> PodReading {
