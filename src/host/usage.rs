@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use rustix::net::sockopt::socket_peercred;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 use super::boot::boot_id;
 use super::cgroup::mounts::Hierarchies;
@@ -21,6 +21,8 @@ use crate::status::stats::{CgroupUsage, Detail, FsSize, Machine, Pressure};
 
 /// Files of cgroups and of `/proc` are longer only where a machine has hundreds of CPUs or devices.
 const MAX_FILE: u64 = 1 << 20;
+
+const NOT_BLOCKING: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
 /// Reads cgroups.
 #[derive(Debug, Clone, Copy)]
@@ -189,7 +191,9 @@ pub(crate) fn own_daemon(hierarchies: &Hierarchies) -> Option<Daemon> {
 
 /// Who listens on a socket; none if it is the service manager, or shares the root with everybody.
 pub(crate) fn daemon_of(socket: &Path, hierarchies: &Hierarchies) -> Option<Daemon> {
-    let stream = UnixStream::connect(socket).ok()?;
+    // One that does not accept connections must not hold us.
+    let stream = socket_with(AddressFamily::UNIX, SocketType::STREAM, NOT_BLOCKING, None).ok()?;
+    connect(&stream, &SocketAddrUnix::new(socket).ok()?).ok()?;
     let pid = socket_peercred(&stream).ok()?.pid.as_raw_nonzero().get();
     if pid == 1 { None } else { daemon(&pid.to_string(), hierarchies) }
 }

@@ -68,13 +68,13 @@ pub(crate) struct StatsReader {
 #[derive(Debug, Default)]
 struct State {
     machine: Option<Arc<Machine>>,
-    newest: Option<Kept>,
+    newest: Option<KeptReading>,
     /// Nanoseconds of CPU by cgroup, and when they were read.
     baseline: Option<(Instant, BTreeMap<String, u64>)>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct KeptReading {
     at: Instant,
     detail: Detail,
     reading: Arc<Reading>,
@@ -119,7 +119,7 @@ impl StatsReader {
         set_rates(&mut reading, &mut state.baseline);
         self.ask_runtime(&mut reading, &pods, detail).await;
         let reading = Arc::new(reading);
-        state.newest = Some(Kept { at: Instant::now(), detail, reading: reading.clone() });
+        state.newest = Some(KeptReading { at: Instant::now(), detail, reading: reading.clone() });
         Ok(reading)
     }
 

@@ -5,7 +5,6 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
-use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
 use crate::manifest;
@@ -151,31 +150,6 @@ fn the_summary_tells_what_the_kernel_tells() {
         serde_json::from_str(&page(&rig, "/stats/summary?only_cpu_and_memory=true").expect("a page"))
             .expect("JSON");
     assert!(only["node"].get("fs").is_none() && only["pods"][0].get("volume").is_none(), "{only:#}");
-}
-
-#[test]
-fn a_runtime_that_hangs_costs_what_it_would_have_told() {
-    let rig = Rig::new();
-    rig.write_manifest("web.yaml", manifest::WEB);
-    let _agent = rig.start_agent(&[]);
-    rig.wait_running("web-node1", "web");
-    rig.wait("the pod in the summary", || {
-        summary(&rig).is_some_and(|summary| pod_stats(&summary, "web-node1").is_some())
-    });
-    let containerd = rig.containerd_pid().expect("containerd");
-    kill_process(containerd, Signal::STOP).expect("stop containerd");
-    let mut stats = Value::Null;
-    rig.wait("a summary without the runtime", || {
-        stats = summary(&rig).and_then(|summary| pod_stats(&summary, "web-node1")).unwrap_or_default();
-        stats.pointer("/containers/0/cpu").is_some() && stats.pointer("/containers/0/rootfs").is_none()
-    });
-    kill_process(containerd, Signal::CONT).expect("let containerd go on");
-    assert!(stats.pointer("/containers/0/memory/workingSetBytes").is_some(), "{stats:#}");
-    assert!(stats.pointer("/containers/0/logs/usedBytes").is_some(), "{stats:#}");
-    rig.wait("the runtime's part again", || {
-        let stats = summary(&rig).and_then(|summary| pod_stats(&summary, "web-node1")).unwrap_or_default();
-        stats.pointer("/containers/0/rootfs").is_some()
-    });
 }
 
 /// What promtool finds wrong with a page; it does not like all names that kubelet has given.

@@ -42,18 +42,22 @@ enum JobKind {
 }
 
 impl DiskJob {
+    /// A file system as a whole.
     pub(super) fn file_system(path: PathBuf) -> Self {
         Self { path, kind: JobKind::FileSystem }
     }
 
+    /// The same, on another machine.
     pub(super) fn network(path: PathBuf) -> Self {
         Self { path, kind: JobKind::Network }
     }
 
+    /// A volume.
     pub(super) fn volume(path: PathBuf) -> Self {
         Self { path, kind: JobKind::Volume }
     }
 
+    /// What something takes.
     pub(super) fn count(path: PathBuf, counted: Counted) -> Self {
         Self { path, kind: JobKind::Count(counted) }
     }
@@ -100,6 +104,7 @@ pub(super) struct Measured {
 }
 
 impl Measured {
+    /// A file system, if all of it is known.
     pub(super) fn as_fs(&self) -> Option<FsReading> {
         Some(FsReading { size: self.size?, used: self.used? })
     }

@@ -37,6 +37,7 @@ impl WorkerPass {
     }
 }
 
+/// The counts.
 #[derive(Debug)]
 pub(super) struct PodCounts {
     passes: BTreeMap<WorkerPass, Durations>,
@@ -124,6 +125,7 @@ impl Metrics {
     }
 }
 
+/// Writes the counts.
 pub(super) fn render(page: &mut Page, counts: &PodCounts) {
     let histograms: [(&'static str, &str, &Durations); 4] = [
         (

@@ -4,10 +4,10 @@ use super::proc_files::parse_pressure;
 use super::{CgroupUsage, Detail, DeviceIo, Pressure, cgroup_v1, cgroup_v2};
 
 /// Reads a file of a cgroup, by its controller and its name; none if there is none.
-pub(crate) type ReadFile<'a> = &'a dyn Fn(&'static str, &'static str) -> Option<String>;
+pub(crate) type CgroupFileReader<'a> = &'a dyn Fn(&'static str, &'static str) -> Option<String>;
 
 /// What a cgroup uses.
-pub(crate) fn parse_usage(unified: bool, detail: Detail, read: ReadFile<'_>) -> CgroupUsage {
+pub(crate) fn parse_usage(unified: bool, detail: Detail, read: CgroupFileReader<'_>) -> CgroupUsage {
     let mut usage = if unified { cgroup_v2::parse(detail, read) } else { cgroup_v1::parse(detail, read) };
     usage.processes = read("memory", "cgroup.procs").map(|text| text.lines().count() as u64);
     usage
@@ -23,7 +23,12 @@ pub(super) fn field(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
-pub(super) fn pressure(read: ReadFile<'_>, controller: &'static str, file: &'static str) -> Option<Pressure> {
+/// A file of pressure.
+pub(super) fn pressure(
+    read: CgroupFileReader<'_>,
+    controller: &'static str,
+    file: &'static str,
+) -> Option<Pressure> {
     parse_pressure(&read(controller, file)?)
 }
 

@@ -1,12 +1,13 @@
 //! The files of cgroup v1.
 
-use super::cgroup_files::{ReadFile, device, field, number};
+use super::cgroup_files::{CgroupFileReader, device, field, number};
 use super::{CgroupUsage, CpuUsage, Detail, DeviceIo, MemoryUsage, QuotaUsage, Tasks};
 
 /// What the kernel writes for no limit is less than the largest number, by a page.
 const UNLIMITED: u64 = 1 << 62;
 
-pub(super) fn parse(detail: Detail, read: ReadFile<'_>) -> CgroupUsage {
+/// What the files tell.
+pub(super) fn parse(detail: Detail, read: CgroupFileReader<'_>) -> CgroupUsage {
     CgroupUsage {
         cpu: cpu(detail, read),
         memory: memory(detail, read),
@@ -16,7 +17,7 @@ pub(super) fn parse(detail: Detail, read: ReadFile<'_>) -> CgroupUsage {
     }
 }
 
-fn cpu(detail: Detail, read: ReadFile<'_>) -> Option<CpuUsage> {
+fn cpu(detail: Detail, read: CgroupFileReader<'_>) -> Option<CpuUsage> {
     let mut cpu = CpuUsage { total: number(read("cpuacct", "cpuacct.usage"))?, ..CpuUsage::default() };
     if detail == Detail::Full {
         cpu.user = number(read("cpuacct", "cpuacct.usage_user"));
@@ -36,7 +37,7 @@ fn cpu(detail: Detail, read: ReadFile<'_>) -> Option<CpuUsage> {
     Some(cpu)
 }
 
-fn memory(detail: Detail, read: ReadFile<'_>) -> Option<MemoryUsage> {
+fn memory(detail: Detail, read: CgroupFileReader<'_>) -> Option<MemoryUsage> {
     let usage = number(read("memory", "memory.usage_in_bytes"))?;
     let stat = read("memory", "memory.stat")?;
     let limited = |file| number(read("memory", file)).filter(|limit| *limit < UNLIMITED);
@@ -69,14 +70,14 @@ fn memory(detail: Detail, read: ReadFile<'_>) -> Option<MemoryUsage> {
     Some(memory)
 }
 
-fn tasks(detail: Detail, read: ReadFile<'_>) -> Option<Tasks> {
+fn tasks(detail: Detail, read: CgroupFileReader<'_>) -> Option<Tasks> {
     if detail < Detail::Full {
         return None;
     }
     Some(Tasks { count: number(read("pids", "pids.current"))?, limit: number(read("pids", "pids.max")) })
 }
 
-fn io(read: ReadFile<'_>) -> Vec<DeviceIo> {
+fn io(read: CgroupFileReader<'_>) -> Vec<DeviceIo> {
     let mut all = Vec::new();
     for (file, is_bytes) in
         [("blkio.throttle.io_service_bytes_recursive", true), ("blkio.throttle.io_serviced_recursive", false)]

@@ -1,11 +1,12 @@
 //! The files of cgroup v2.
 
-use super::cgroup_files::{ReadFile, device, field, number, pressure};
+use super::cgroup_files::{CgroupFileReader, device, field, number, pressure};
 use super::{CgroupUsage, CpuUsage, Detail, DeviceIo, MemoryUsage, QuotaUsage, Tasks};
 
 const MICROSECOND: u64 = 1000;
 
-pub(super) fn parse(detail: Detail, read: ReadFile<'_>) -> CgroupUsage {
+/// What the files tell.
+pub(super) fn parse(detail: Detail, read: CgroupFileReader<'_>) -> CgroupUsage {
     let is_wanted = detail >= Detail::Summary;
     CgroupUsage {
         cpu: cpu(detail, read),
@@ -17,7 +18,7 @@ pub(super) fn parse(detail: Detail, read: ReadFile<'_>) -> CgroupUsage {
     }
 }
 
-fn cpu(detail: Detail, read: ReadFile<'_>) -> Option<CpuUsage> {
+fn cpu(detail: Detail, read: CgroupFileReader<'_>) -> Option<CpuUsage> {
     let stat = read("cpu", "cpu.stat")?;
     let time = |key| field(&stat, key).map(|time| time.saturating_mul(MICROSECOND));
     let mut cpu = CpuUsage {
@@ -53,7 +54,7 @@ fn shares(weight: u64) -> u64 {
     2 + weight.saturating_sub(1).saturating_mul(262_142) / 9999
 }
 
-fn memory(detail: Detail, read: ReadFile<'_>) -> Option<MemoryUsage> {
+fn memory(detail: Detail, read: CgroupFileReader<'_>) -> Option<MemoryUsage> {
     // The root has no such file: what it uses is told by the machine.
     let usage = number(read("memory", "memory.current"));
     let stat = read("memory", "memory.stat")?;
@@ -87,14 +88,14 @@ fn memory(detail: Detail, read: ReadFile<'_>) -> Option<MemoryUsage> {
     Some(memory)
 }
 
-fn tasks(detail: Detail, read: ReadFile<'_>) -> Option<Tasks> {
+fn tasks(detail: Detail, read: CgroupFileReader<'_>) -> Option<Tasks> {
     if detail < Detail::Full {
         return None;
     }
     Some(Tasks { count: number(read("pids", "pids.current"))?, limit: number(read("pids", "pids.max")) })
 }
 
-fn io(read: ReadFile<'_>) -> Vec<DeviceIo> {
+fn io(read: CgroupFileReader<'_>) -> Vec<DeviceIo> {
     let mut all = Vec::new();
     for line in read("io", "io.stat").unwrap_or_default().lines() {
         let Some((name, counts)) = line.split_once(' ') else { continue };

@@ -55,14 +55,14 @@ fn parse_interface(line: &str) -> Option<Interface> {
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Pressure {
     /// Of at least one task.
-    pub some: Waits,
+    pub some: PressureWaits,
     /// Of all tasks at the same time.
-    pub full: Waits,
+    pub full: PressureWaits,
 }
 
 /// Waits: per cent of the last seconds, and microseconds so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct Waits {
+pub(crate) struct PressureWaits {
     /// Over 10 seconds.
     pub avg10: f64,
     /// Over 60 seconds.
@@ -79,7 +79,7 @@ pub(crate) fn parse_pressure(text: &str) -> Option<Pressure> {
         let words = text.lines().find_map(|line| line.strip_prefix(key))?;
         let value = |key: &str| words.split(' ').find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
         let average = |key| value(key)?.parse().ok();
-        Some(Waits {
+        Some(PressureWaits {
             avg10: average("avg10")?,
             avg60: average("avg60")?,
             avg300: average("avg300")?,
@@ -159,11 +159,11 @@ veth12: 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5
     #[test]
     fn pressure() {
         let both = "some avg10=1.50 avg60=0.25 avg300=0.00 total=123\nfull avg10=0.50 avg60=0.00 avg300=0.01 total=45\n";
-        let waits = |avg10, avg60, avg300, total| Waits { avg10, avg60, avg300, total };
+        let waits = |avg10, avg60, avg300, total| PressureWaits { avg10, avg60, avg300, total };
         let some = waits(1.5, 0.25, 0.0, 123);
         for (text, expect) in [
             (both, Some(Pressure { some, full: waits(0.5, 0.0, 0.01, 45) })),
-            (both.lines().next().unwrap(), Some(Pressure { some, full: Waits::default() })),
+            (both.lines().next().unwrap(), Some(Pressure { some, full: PressureWaits::default() })),
             ("", None),
             ("some avg10=x", None),
         ] {

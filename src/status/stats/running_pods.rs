@@ -17,38 +17,38 @@ pub(crate) struct RunningPod<'a> {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct PodList<'a> {
+struct RunningPodList<'a> {
     kind: &'static str,
     api_version: &'static str,
     metadata: Empty,
-    items: Vec<Item<'a>>,
+    items: Vec<RunningPodItem<'a>>,
 }
 
 #[derive(Debug, Serialize)]
 struct Empty {}
 
 #[derive(Debug, Serialize)]
-struct Item<'a> {
-    metadata: Metadata<'a>,
-    spec: Spec<'a>,
+struct RunningPodItem<'a> {
+    metadata: RunningPodMetadata<'a>,
+    spec: RunningPodSpec<'a>,
     status: Empty,
 }
 
 #[derive(Debug, Serialize)]
-struct Metadata<'a> {
+struct RunningPodMetadata<'a> {
     name: &'a str,
     namespace: &'a str,
     uid: &'a str,
 }
 
 #[derive(Debug, Serialize)]
-struct Spec<'a> {
+struct RunningPodSpec<'a> {
     /// `null` for none, as Go writes it.
-    containers: Option<Vec<Container<'a>>>,
+    containers: Option<Vec<RunningContainer<'a>>>,
 }
 
 #[derive(Debug, Serialize)]
-struct Container<'a> {
+struct RunningContainer<'a> {
     name: &'a str,
     image: &'a str,
     resources: Empty,
@@ -61,13 +61,14 @@ pub(crate) fn render<'a>(
     let items = pods.into_iter().map(|pod| {
         let containers = pod.containers.into_iter();
         let containers: Vec<_> =
-            containers.map(|(name, image)| Container { name, image, resources: Empty {} }).collect();
-        Item {
-            metadata: Metadata { name: pod.name, namespace: pod.namespace, uid: pod.uid },
-            spec: Spec { containers: Some(containers).filter(|all| !all.is_empty()) },
+            containers.map(|(name, image)| RunningContainer { name, image, resources: Empty {} }).collect();
+        RunningPodItem {
+            metadata: RunningPodMetadata { name: pod.name, namespace: pod.namespace, uid: pod.uid },
+            spec: RunningPodSpec { containers: Some(containers).filter(|all| !all.is_empty()) },
             status: Empty {},
         }
     });
-    let list = PodList { kind: "PodList", api_version: "v1", metadata: Empty {}, items: items.collect() };
+    let list =
+        RunningPodList { kind: "PodList", api_version: "v1", metadata: Empty {}, items: items.collect() };
     serde_json::to_vec(&list)
 }

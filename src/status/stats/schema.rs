@@ -15,12 +15,14 @@ impl Serialize for Time {
     }
 }
 
+/// The whole answer.
 #[derive(Debug, Serialize)]
 pub(super) struct Summary<'a> {
     pub(super) node: NodeStats<'a>,
     pub(super) pods: Vec<PodStats<'a>>,
 }
 
+/// The node.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct NodeStats<'a> {
@@ -53,6 +55,7 @@ pub(super) struct UsageStats {
     pub(super) swap: Option<SwapStats>,
 }
 
+/// Processes and threads.
 #[derive(Debug, Serialize)]
 pub(super) struct RlimitStats {
     pub(super) time: Time,
@@ -62,6 +65,7 @@ pub(super) struct RlimitStats {
     pub(super) curproc: Option<u64>,
 }
 
+/// The runtime's file systems.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RuntimeStats {
@@ -69,6 +73,7 @@ pub(super) struct RuntimeStats {
     pub(super) container_fs: FsStats,
 }
 
+/// A pod.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PodStats<'a> {
@@ -87,6 +92,7 @@ pub(super) struct PodStats<'a> {
     pub(super) process_stats: Option<ProcessStats>,
 }
 
+/// Which pod.
 #[derive(Debug, Serialize)]
 pub(super) struct PodReference<'a> {
     pub(super) name: &'a str,
@@ -94,11 +100,13 @@ pub(super) struct PodReference<'a> {
     pub(super) uid: &'a str,
 }
 
+/// Processes.
 #[derive(Debug, Serialize)]
 pub(super) struct ProcessStats {
     pub(super) process_count: u64,
 }
 
+/// A container, or a part of the system.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ContainerStats<'a> {
@@ -112,6 +120,7 @@ pub(super) struct ContainerStats<'a> {
     pub(super) logs: Option<FsStats>,
 }
 
+/// CPU.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct CpuStats {
@@ -123,6 +132,7 @@ pub(super) struct CpuStats {
     pub(super) psi: Option<PsiStats>,
 }
 
+/// Memory.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct MemoryStats {
@@ -138,18 +148,21 @@ pub(super) struct MemoryStats {
     pub(super) psi: Option<PsiStats>,
 }
 
+/// Disks.
 #[derive(Debug, Serialize)]
 pub(super) struct IoStats {
     pub(super) time: Time,
     pub(super) psi: PsiStats,
 }
 
+/// Pressure.
 #[derive(Debug, Serialize)]
 pub(super) struct PsiStats {
     pub(super) full: PsiData,
     pub(super) some: PsiData,
 }
 
+/// Waits.
 #[derive(Debug, Serialize)]
 pub(super) struct PsiData {
     /// In nanoseconds.
@@ -159,6 +172,7 @@ pub(super) struct PsiData {
     pub(super) avg300: f64,
 }
 
+/// Swap.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SwapStats {
@@ -168,6 +182,7 @@ pub(super) struct SwapStats {
     pub(super) swap_usage_bytes: u64,
 }
 
+/// Networks.
 #[derive(Debug, Serialize)]
 pub(super) struct NetworkStats<'a> {
     pub(super) time: Time,
@@ -177,6 +192,7 @@ pub(super) struct NetworkStats<'a> {
     pub(super) interfaces: Vec<InterfaceStats<'a>>,
 }
 
+/// One interface.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct InterfaceStats<'a> {
@@ -187,6 +203,7 @@ pub(super) struct InterfaceStats<'a> {
     pub(super) tx_errors: u64,
 }
 
+/// One volume.
 #[derive(Debug, Serialize)]
 pub(super) struct VolumeStats<'a> {
     #[serde(flatten)]
@@ -194,6 +211,7 @@ pub(super) struct VolumeStats<'a> {
     pub(super) name: &'a str,
 }
 
+/// A file system, and what is used of it.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct FsStats {

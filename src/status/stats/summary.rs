@@ -11,7 +11,7 @@ use super::{
     CgroupReading, ContainerReading, DiskUsage, FsReading, FsSize, Interface, NodeReading, PodReading,
     Pressure, Reading, SystemContainer,
 };
-use crate::status::stats::proc_files::Waits;
+use crate::status::stats::proc_files::PressureWaits;
 
 /// What the main interface is called, where nobody has called it anything else.
 const MAIN_INTERFACE: &str = "eth0";
@@ -162,7 +162,7 @@ fn usage_stats(cgroup: &CgroupReading, at: Timestamp, only_cpu_and_memory: bool)
 }
 
 fn psi(pressure: Pressure) -> PsiStats {
-    let data = |waits: Waits| PsiData {
+    let data = |waits: PressureWaits| PsiData {
         total: waits.total.saturating_mul(MICROSECOND),
         avg10: waits.avg10,
         avg60: waits.avg60,

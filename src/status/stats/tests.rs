@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::*;
 use crate::pod::{PodName, PodUid};
 use crate::status::metrics::exposition;
-use proc_files::{Traffic, Waits};
+use proc_files::{PressureWaits, Traffic};
 
 const SUMMARY: &str = include_str!("../../../tests/fixtures/kubelet-stats-summary.json");
 const RUNNING_PODS: &str = include_str!("../../../tests/fixtures/kubelet-runningpods.json");
@@ -47,8 +47,8 @@ fn at(seconds: i64) -> Timestamp {
 }
 
 fn waits(total: u64) -> Option<Pressure> {
-    let some = Waits { avg10: 0.5, avg60: 0.25, avg300: 0.0, total };
-    Some(Pressure { some, full: Waits::default() })
+    let some = PressureWaits { avg10: 0.5, avg60: 0.25, avg300: 0.0, total };
+    Some(Pressure { some, full: PressureWaits::default() })
 }
 
 fn cgroup(path: &str, cpu: u64) -> CgroupReading {

@@ -4,6 +4,7 @@ use crate::status::metrics::as_f64;
 use crate::status::metrics::exposition::{FamilyKind, Page};
 use crate::status::stats::Machine;
 
+/// Writes what the machine is.
 pub(super) fn render(page: &mut Page, machine: &Machine) {
     page.family(
         "cadvisor_version_info",

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::cgroup_files::parse_usage;
-use super::super::proc_files::Waits;
+use super::super::proc_files::PressureWaits;
 use super::super::*;
 
 /// A container with limits of CPU and memory, with cgroup v1 of Linux 6.18.
@@ -99,7 +99,7 @@ fn both_versions_tell_the_same() {
     assert_eq!((of_v2.total, of_v2.user, of_v2.system), (61_556_000, Some(40_000_000), Some(21_556_000)));
     assert_eq!(of_v2.quota, Some(QuotaUsage { burst_time: 5000, ..quota }));
     assert_eq!((of_v2.quota_limit, of_v2.period, of_v2.shares), (Some(20_000), Some(100_000), Some(80)));
-    let some = Waits { avg10: 1.0, avg60: 0.5, avg300: 0.1, total: 1234 };
+    let some = PressureWaits { avg10: 1.0, avg60: 0.5, avg300: 0.1, total: 1234 };
     assert_eq!(of_v2.pressure.unwrap().some, some);
     let memory = MemoryUsage {
         usage: 663_552,
