@@ -128,7 +128,7 @@ pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
     }
     handles.spawn(run_storage_limits(runtime.clone(), view.clone(), handles.clone()));
     handles.spawn(prober.clone().run());
-    health::spawn_ports(config, &reactor, &handles, &view, &prober);
+    health::spawn_ports(config, &reactor, &handles, &view, &prober, &runtime);
     let notifier = health::notifier();
     health::spawn_watchdog(&handles, notifier.as_ref());
 

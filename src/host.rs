@@ -25,6 +25,7 @@ pub(crate) mod security;
 pub(crate) mod state;
 pub(crate) mod systemd;
 pub(crate) mod termination_message;
+pub(crate) mod usage;
 pub(crate) mod volume;
 
 pub(crate) use dirs::Dirs;

@@ -77,7 +77,7 @@
 //! | `host` | directories, resources of instances, volumes, the agent's files and locks, addresses |
 //! | `http` | one GET with one deadline, TLS included; the tokio thread |
 //! | `sync` | the mux, the sync loop, messages, the published view |
-//! | `status` | the status of a pod from what is known of it, events, metrics |
+//! | `status` | the status of a pod from what is known of it, events, metrics, stats |
 //! | `plan` | what to do next for a pod; start order; what is remembered of a pod |
 //! | `probe` | which probes there are, when each is due, what results mean |
 //! | `pod` | ids, decoding, defaults, validation, hashes, environment, images, ConfigMaps and Secrets, what was observed |
@@ -106,6 +106,7 @@
 //! | Which log is rotated, compressed or removed? | `plan::log_rotation` |
 //! | What is known of a pod? | `pod::state`, computed by `status::pod_state` |
 //! | What is served of a pod? | `status::pod_status` |
+//! | What do pods and the node use? | `status::stats`, from what `host::usage` and the runtime tell; asked by `runtime::stats`, when somebody asks |
 //! | Who may ask the agent's ports, and which path is what? | `server::access`, `server::router`; carried out by `server::handlers` |
 //! | Which rights has a container? | `pod::security`, sent by `runtime::cri::convert`; what the node lacks: `runtime::security` |
 //! | Which ConfigMaps and Secrets has a pod, and what does it lack? | `pod::object`; who has them: `sync::mux`; what an instance keeps: `worker::objects` |
@@ -151,6 +152,7 @@
 //! | `imageManager`, `imagePuller` | `runtime::image`, run as a job of the worker; what failed is in `plan::PullFailure` |
 //! | `configmap.Manager`, `secret.Manager` | `sync::mux`, told to workers in `plan::Desired` |
 //! | `credentialprovider`, its plugins | `pod::image`, `runtime::image` |
+//! | `stats.Provider`, `SummaryProvider`, `ResourceAnalyzer`, cAdvisor | `runtime::stats` reads, `status::stats` shows |
 //! | `lifecycle.predicateAdmitHandler`, `preemption` | `sync::admission` |
 //! | `cpumanager`, its static policy and checkpoint | `pod::cpu_assignment`, `host::cpu_manager`, `runtime::cpus` |
 //! | `ContainerLogManager` | `plan::log_rotation`, `runtime::log_rotation` |

@@ -17,6 +17,7 @@ pub(crate) mod pleg;
 mod pod_runtime;
 mod security;
 mod start;
+pub(crate) mod stats;
 mod stop;
 pub(crate) mod storage_limits;
 
@@ -113,6 +114,11 @@ impl Runtime {
             images,
             handlers,
         }
+    }
+
+    /// The version of the node's cgroups: 1 or 2.
+    pub(crate) fn cgroup_version(&self) -> u64 {
+        if self.node.cgroups.hierarchies.is_unified() { 2 } else { 1 }
     }
 
     /// Lets the starts that are under way come to their end, and none begin any more: containerd kills a container

@@ -17,6 +17,7 @@ pub(crate) mod metrics_page;
 pub(crate) mod pods;
 pub(crate) mod request;
 pub(crate) mod router;
+mod stats;
 pub(crate) mod status_line;
 pub(crate) mod systemd;
 pub(crate) mod transport;
@@ -26,10 +27,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::probe::schedule::ProbeReport;
+use crate::runtime::stats::StatsReader;
 use crate::status::events::Recorder;
 use crate::status::metrics::Metrics;
 use crate::sync::published::Published;
 
+pub(crate) use metrics_page::NodeFigures;
 pub(crate) use request::Port;
 pub(crate) use transport::{Listening, ServerError, listen_on_address, listen_on_socket, remove_socket};
 
@@ -57,6 +60,10 @@ pub(crate) struct Endpoints {
     pub events: Recorder,
     /// What `/metrics` counts.
     pub metrics: Arc<Metrics>,
+    /// What `/metrics` tells of the agent's own parts.
+    pub figures: Arc<dyn Fn() -> NodeFigures + Send + Sync>,
+    /// What `/stats/summary`, `/metrics/resource` and `/metrics/cadvisor` are made of; none where there is no node.
+    pub stats: Option<Arc<StatsReader>>,
 }
 
 impl fmt::Debug for Endpoints {

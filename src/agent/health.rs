@@ -15,10 +15,13 @@ use tracing::{info, warn};
 
 use crate::config::Config;
 use crate::http::Reactor;
+use crate::runtime::Runtime;
+use crate::runtime::stats::StatsReader;
 use crate::server::status_line::status_line;
 use crate::server::systemd::{Notifier, watchdog_interval};
 use crate::server::{
-    Endpoints, HealthCheck, Listening, Port, ProbeReports, ServerError, listen_on_address, listen_on_socket,
+    Endpoints, HealthCheck, Listening, NodeFigures, Port, ProbeReports, ServerError, listen_on_address,
+    listen_on_socket,
 };
 use crate::sync::handles::Handles;
 use crate::sync::message::Event;
@@ -40,6 +43,7 @@ pub(super) fn spawn_ports(
     handles: &Handles,
     view: &Published,
     prober: &Prober,
+    runtime: &Arc<Runtime>,
 ) {
     let probes: ProbeReports = {
         let prober = prober.clone();
@@ -52,6 +56,13 @@ pub(super) fn spawn_ports(
         probes,
         events: handles.telemetry.events.clone(),
         metrics: handles.telemetry.metrics.clone(),
+        figures: figures(runtime, handles.inbox.clone()),
+        stats: Some(Arc::new(StatsReader::new(
+            runtime.clone(),
+            view.clone(),
+            &config.node_name,
+            config.runtime_endpoint.path(),
+        ))),
     };
     let at = |port: Port, address, number: Option<u16>| {
         number.map(|number| PortPlace::Address(port, SocketAddr::new(address, number)))
@@ -64,6 +75,12 @@ pub(super) fn spawn_ports(
     for place in places.into_iter().flatten() {
         handles.spawn(serve(place, reactor.clone(), endpoints.clone()));
     }
+}
+
+/// What `/metrics` tells of the agent's own parts.
+fn figures(runtime: &Runtime, inbox: Sender<Event>) -> Arc<dyn Fn() -> NodeFigures + Send + Sync> {
+    let cgroup_version = runtime.cgroup_version();
+    Arc::new(move || NodeFigures { cgroup_version, queue: inbox.len() })
 }
 
 /// Where a port is.

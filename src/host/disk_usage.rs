@@ -22,18 +22,54 @@ const MAX_DEPTH: usize = 200;
 /// # Errors
 /// When it cannot be read. What goes away meanwhile takes nothing.
 pub(crate) fn disk_usage(dir: &Path) -> Result<u64, FileError> {
-    let open = match openat(CWD, dir, FLAGS, Mode::empty()) {
-        Err(Errno::NOENT) => return Ok(0),
-        open => open.map_err(|error| on("cannot measure", dir)(error.into()))?,
-    };
-    let measure = || -> rustix::io::Result<u64> {
+    Ok(count_disk(dir, Counted::Whole)?.bytes)
+}
+
+/// What is counted of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counted {
+    /// A directory and all below it.
+    Whole,
+    /// What is below it alone.
+    Inside,
+    /// A file.
+    File,
+}
+
+/// What something takes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct DiskCount {
+    /// Bytes.
+    pub(crate) bytes: u64,
+    /// Inodes.
+    pub(crate) inodes: u64,
+}
+
+/// What a file or a directory takes; one that is not there takes nothing.
+///
+/// # Errors
+/// When it cannot be read. What goes away meanwhile takes nothing.
+pub(crate) fn count_disk(path: &Path, counted: Counted) -> Result<DiskCount, FileError> {
+    let measure = || -> rustix::io::Result<DiskCount> {
+        if counted == Counted::File {
+            let stat = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?;
+            let mut count = UsageCount::on(&stat);
+            count.add(&stat);
+            return Ok(count.count);
+        }
+        let open = openat(CWD, path, FLAGS, Mode::empty())?;
         let stat = fstat(&open)?;
-        let mut count = UsageCount { device: stat.st_dev, seen: BTreeSet::new(), bytes: 0 };
-        count.add(&stat);
+        let mut count = UsageCount::on(&stat);
+        if counted == Counted::Whole {
+            count.add(&stat);
+        }
         count.walk(open, 0)?;
-        Ok(count.bytes)
+        Ok(count.count)
     };
-    measure().map_err(|error| on("cannot measure", dir)(error.into()))
+    match measure() {
+        Err(Errno::NOENT) => Ok(DiskCount::default()),
+        measured => measured.map_err(|error| on("cannot measure", path)(error.into())),
+    }
 }
 
 const FLAGS: OFlags = OFlags::RDONLY
@@ -46,17 +82,22 @@ struct UsageCount {
     device: u64,
     /// Files with several names, which count once.
     seen: BTreeSet<u64>,
-    bytes: u64,
+    count: DiskCount,
 }
 
 impl UsageCount {
+    fn on(stat: &Stat) -> Self {
+        Self { device: stat.st_dev, seen: BTreeSet::new(), count: DiskCount::default() }
+    }
+
     fn add(&mut self, stat: &Stat) {
         let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         if !is_dir && stat.st_nlink > 1 && !self.seen.insert(stat.st_ino) {
             return;
         }
         let blocks = u64::try_from(stat.st_blocks).unwrap_or_default();
-        self.bytes = self.bytes.saturating_add(blocks.saturating_mul(BLOCK));
+        self.count.bytes = self.count.bytes.saturating_add(blocks.saturating_mul(BLOCK));
+        self.count.inodes += 1;
     }
 
     fn walk(&mut self, dir: OwnedFd, depth: usize) -> rustix::io::Result<()> {
@@ -128,6 +169,13 @@ mod tests {
         let found = disk_usage(&root).unwrap();
         assert_eq!(found, expect);
         assert!((100_000..400_000).contains(&found), "{found}");
+        let count = |path: &Path, counted| count_disk(path, counted).unwrap();
+        // Two links, a file of two names, a sparse one, and three directories below the first.
+        assert_eq!(count(&root, Counted::Whole), DiskCount { bytes: expect, inodes: 8 });
+        assert_eq!(count(&root, Counted::Inside).inodes, 7);
+        assert_eq!(count(&outside, Counted::File).inodes, 1);
+        assert!(count(&outside, Counted::File).bytes >= 1_000_000);
+        assert_eq!(count(&root.join("none"), Counted::File), DiskCount::default());
     }
 
     #[test]

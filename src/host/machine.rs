@@ -76,7 +76,7 @@ pub(crate) fn online_cpus() -> BTreeSet<u32> {
 }
 
 /// How many processes there can be.
-fn pid_capacity() -> Option<u64> {
+pub(crate) fn pid_capacity() -> Option<u64> {
     let limits = ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"];
     limits.into_iter().filter_map(number_in).min()
 }

@@ -172,9 +172,14 @@ impl RuntimeWatch {
     async fn list_again_and_again(&mut self, period: Duration) -> CriError {
         // An exit just before the subscription may not be in the first list yet: close together at first.
         let mut wait = FAST_RELIST.min(period);
+        let mut before: Option<Instant> = None;
         loop {
+            let begun = Instant::now();
             match list_node(&self.cri).await {
                 Ok(list) => {
+                    let since = before.replace(begun).map(|before| begun.saturating_duration_since(before));
+                    let now = self.handles.clock.now();
+                    self.handles.telemetry.metrics.observe_relist(begun.elapsed(), since, now);
                     if self.was_up != Some(true) {
                         info!(pods = list.len(), "container runtime answers");
                         self.was_up = Some(true);

@@ -6,9 +6,10 @@
 
 use super::request::{Reply, Request, Response};
 use super::router::{Action, route};
-use super::{Endpoints, access, metrics_page, pods};
+use super::{Endpoints, access, metrics_page, pods, stats};
 use crate::status::metrics::exposition;
 use crate::status::metrics::process::observe_process;
+use crate::status::stats::running_pods;
 use crate::sync::view::to_json;
 
 impl Endpoints {
@@ -43,15 +44,26 @@ impl Endpoints {
                 self.page(|own| Response::json("the events", serde_json::to_vec(&own.events.list()))).await
             }
             Action::Metrics => {
-                let render =
-                    |own: &Self| metrics_page::render(&own.view.load(), &own.metrics, &observe_process());
+                let render = |own: &Self| {
+                    let process = observe_process();
+                    metrics_page::render(&own.view.load(), &own.metrics, &process, (own.figures)())
+                };
                 self.page(move |own| Response::page(exposition::CONTENT_TYPE, render(own))).await
+            }
+            Action::ProbeMetrics => {
+                let render = |own: &Self| metrics_page::render_probes(&own.metrics, &observe_process());
+                self.page(move |own| Response::page(exposition::CONTENT_TYPE, render(own))).await
+            }
+            Action::Stats(page) => self.stats_page(page).await,
+            Action::RunningPods => {
+                let render = |own: &Self| running_pods::render(stats::running_pods(&own.view.load()));
+                self.page(move |own| Response::json("the pods that run", render(own))).await
             }
         }
     }
 
     /// A page that takes a while to be made, or reads files: made on a thread that may block.
-    async fn page(&self, make: impl FnOnce(&Self) -> Response + Send + 'static) -> Reply {
+    pub(super) async fn page(&self, make: impl FnOnce(&Self) -> Response + Send + 'static) -> Reply {
         let own = self.clone();
         smol::unblock(move || make(&own)).await.into()
     }

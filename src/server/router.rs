@@ -6,6 +6,7 @@
 
 use super::health::HealthQuestion;
 use super::request::{Method, Port, Request, Response};
+use super::stats::StatsPage;
 
 /// What is to be done for a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +23,12 @@ pub(crate) enum Action {
     Events,
     /// Show the counters.
     Metrics,
+    /// Show the counters of probes.
+    ProbeMetrics,
+    /// Show what the node and its pods use.
+    Stats(StatsPage),
+    /// List what runs.
+    RunningPods,
 }
 
 /// One line of the table.
@@ -44,6 +51,9 @@ struct Call<'a> {
 const EVERY: &[Port] = &[Port::Healthz, Port::ReadOnly, Port::Socket];
 /// Kubelet's smaller set, which its port without authentication has too.
 const READING: &[Port] = &[Port::ReadOnly, Port::Socket];
+
+/// What kubelet has for whoever looks for faults, and not without authentication.
+const DEBUGGING: &[Port] = &[Port::Socket];
 
 const GET: &str = "GET, HEAD";
 
@@ -69,6 +79,11 @@ static ROUTES: &[ServedPath] = &[
     get("/probes", READING, |_| Ok(Action::Probes)),
     get("/events", READING, |_| Ok(Action::Events)),
     get("/metrics", READING, |_| Ok(Action::Metrics)),
+    get("/metrics/cadvisor", READING, |_| Ok(Action::Stats(StatsPage::Cadvisor))),
+    get("/metrics/probes", READING, |_| Ok(Action::ProbeMetrics)),
+    get("/metrics/resource", READING, |_| Ok(Action::Stats(StatsPage::Resource))),
+    get("/stats/summary", READING, |call| Ok(Action::Stats(StatsPage::summary(call.request)))),
+    get("/runningpods/", DEBUGGING, |_| Ok(Action::RunningPods)),
 ];
 
 /// What is to be done for the request, or the response of one for which nothing can be done.
@@ -133,6 +148,15 @@ mod tests {
             (Other, "/events", 404, 405, 405),
             (Get, "/metrics", 404, 200, 200),
             (Other, "/metrics", 404, 405, 405),
+            (Get, "/metrics/cadvisor", 404, 200, 200),
+            (Get, "/metrics/probes", 404, 200, 200),
+            (Get, "/metrics/resource", 404, 200, 200),
+            (Get, "/metrics/other", 404, 404, 404),
+            (Get, "/stats/summary", 404, 200, 200),
+            (Post, "/stats/summary", 404, 405, 405),
+            (Get, "/stats", 404, 404, 404),
+            (Get, "/runningpods", 404, 404, 200),
+            (Get, "/runningpods/", 404, 404, 200),
             (Get, "/", 404, 404, 404),
             (Get, "", 404, 404, 404),
             (Get, "//pods", 404, 404, 404),

@@ -111,6 +111,9 @@ pub(crate) async fn run_dir(source: DirSource, handles: Handles) {
         let (back, decided) = smol::unblock(move || decider.decide(scan)).await;
         decider = back;
         decided.notices.iter().for_each(|notice| log(&path, notice));
+        if decided.known.is_some() {
+            handles.telemetry.metrics.source_read(Source::File, Timestamp::now());
+        }
         if let Some(snapshot) = decided.snapshot
             && handles.inbox.send(Event::Config(snapshot)).await.is_err()
         {

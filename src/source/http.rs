@@ -20,11 +20,13 @@ use std::time::Duration;
 
 use futures_lite::future;
 use hyper::header::HeaderMap;
+use jiff::Timestamp;
 use tracing::field::display;
 use tracing::{debug, info, warn};
 
 use crate::host::state::Store;
 use crate::http::{Cause, Client, PlainText, Proxies, Tls, Url};
+use crate::pod::Source;
 use crate::pod::decode::list::decode_contents;
 use crate::pod::object::{ObjectKind, Subject};
 use crate::source::key::read_key;
@@ -108,6 +110,9 @@ pub(crate) async fn run_http(source: HttpSource, client: Client, handles: Handle
         let judged;
         (state, judged) = smol::unblock(move || state.take_in(fetched, read)).await;
         judged.changes.iter().for_each(|change| log(&url, change));
+        if judged.failure.is_none() {
+            handles.telemetry.metrics.source_read(Source::Http, Timestamp::now());
+        }
         if let Some(snapshot) = judged.snapshot
             && handles.inbox.send(Event::Config(snapshot)).await.is_err()
         {

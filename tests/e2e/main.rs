@@ -52,6 +52,7 @@ mod security;
 mod server;
 mod service_manager;
 mod signed;
+mod stats;
 mod status;
 mod succession;
 mod systemd_cgroups;

@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::rig::Rig;
 
 /// What the socket answers to this test, which is root.
-fn ask_socket(rig: &Rig, path: &str) -> Option<String> {
+pub(crate) fn ask_socket(rig: &Rig, path: &str) -> Option<String> {
     let mut stream = UnixStream::connect(rig.socket_path()).ok()?;
     write!(stream, "GET {path} HTTP/1.0\r\n\r\n").ok()?;
     let mut text = String::new();

@@ -27,6 +27,8 @@ fn healthz(inbox: Sender<Event>, deadline: Duration) -> Listening {
         probes: Arc::new(Vec::new),
         events: Recorder::new("node1"),
         metrics: Arc::new(Metrics::new("node1")),
+        figures: Arc::new(NodeFigures::default),
+        stats: None,
     };
     listen_on_address(&REACTOR, Port::Healthz, "127.0.0.1:0".parse().unwrap(), endpoints).unwrap()
 }

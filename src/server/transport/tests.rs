@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use super::*;
 use crate::http::spawn_tokio_thread;
-use crate::server::HealthCheck;
 use crate::server::pods::tests::reference_view;
+use crate::server::{HealthCheck, NodeFigures};
 use crate::status::events::Recorder;
 use crate::status::metrics::Metrics;
 use crate::sync::published::Published;
@@ -27,6 +27,8 @@ fn endpoints(health: HealthCheck) -> Endpoints {
         probes: Arc::new(Vec::new),
         events: Recorder::new("node1"),
         metrics: Arc::new(Metrics::new("node1")),
+        figures: Arc::new(NodeFigures::default),
+        stats: None,
     }
 }
 
