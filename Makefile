@@ -17,7 +17,7 @@ MAX_CRATES := 140
 # Where cargo builds.
 TARGET = $$($(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
 
-.PHONY: help deps go toolchain build lint unit e2e vm vm-deps vm-scenarios deny size test simulate kill-volumes demo bench-build bench soak deb containerd e2e-containerd compatibility corpus config-corpus fuzz mutants clean
+.PHONY: help deps go toolchain build lint unit e2e vm vm-deps vm-test vm-scenarios deny size test simulate kill-volumes demo bench-build bench soak deb containerd e2e-containerd compatibility corpus config-corpus fuzz mutants clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,8 +48,9 @@ unit: ## Run the tests that need no container runtime
 	$(CARGO) test --locked --lib --bins --examples
 	$(CARGO) test --locked --doc
 
-vm-deps: PACKAGES := $(VM_PACKAGES)
-vm-deps: deps
+# A make of its own: `deps` may have run before, for other packages.
+vm-deps:
+	@$(MAKE) --no-print-directory deps PACKAGES="$(VM_PACKAGES)"
 
 e2e: deps ## Run the end-to-end tests on a private containerd (as root)
 	$(CARGO) test --locked --no-run --tests
@@ -94,13 +95,22 @@ compatibility: deps containerd ## Run all end-to-end tests on each containerd th
 VM_POWER_CUTS ?= 20
 
 vm: vm-deps ## Boot the virtual machine, with rkubelet and the examples in it, and give a shell
-	$(CARGO) build --locked --bin rkubelet
+	$(CARGO) build --locked --bin rkubelet --example pages
 	$(CARGO) test --locked --no-run --test vm
 	@$(AS_ROOT) $(CARGO) test --quiet --locked --test vm -- --shell
 
-vm-scenarios: vm-deps ## Run the scenarios in the virtual machine, with VM_POWER_CUTS=20 power cuts
+vm-test: build ## Run the quick scenarios in the virtual machine, with one power cut
+	@$(MAKE) --no-print-directory vm-deps || echo "the packages of the virtual machine cannot be installed"
+	$(CARGO) build --locked --example pages
 	$(CARGO) test --locked --no-run --test vm
-	@$(AS_ROOT) env VM_SCENARIOS=1 VM_POWER_CUTS=$(VM_POWER_CUTS) $(CARGO) test --locked --test vm
+	@binary=$(TARGET)/release/rkubelet; \
+	  $(AS_ROOT) env VM_RKUBELET=$$binary VM_SCENARIOS=quick VM_POWER_CUTS=1 VM_MINUTES=20 $(CARGO) test --locked --test vm
+
+vm-scenarios: vm-deps build ## Run all scenarios in the virtual machine, with VM_POWER_CUTS=20 power cuts
+	$(CARGO) build --locked --example pages
+	$(CARGO) test --locked --no-run --test vm
+	@binary=$(TARGET)/release/rkubelet; \
+	  $(AS_ROOT) env VM_RKUBELET=$$binary VM_SCENARIOS=all VM_POWER_CUTS=$(VM_POWER_CUTS) $(CARGO) test --locked --test vm
 
 deny: ## Check licences, bans and sources of all crates (installs cargo-deny if it is missing)
 	@command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny

@@ -1,5 +1,7 @@
 //! Point 5: containerd comes and goes; the agent waits, and carries on.
 
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use crate::manifest::{self, journal, journalled};
@@ -86,4 +88,43 @@ fn after_an_orderly_restart_of_containerd_exits_are_told_again() {
         agent.log_lines_with("told of an exit").iter().any(|line| line.contains(&before.id))
     });
     rig.wait("a successor", || rig.wait_running("web-node1", "web").id != before.id);
+}
+
+/// What containerd cannot tell of an end (255, `Unknown`) is a failure, as for kubelet: a container that is to succeed runs
+/// again, one that runs once does not.
+#[test]
+fn a_job_that_ends_while_containerd_is_down_runs_again_only_if_its_end_is_lost() {
+    let rig = Rig::new();
+    let runs = |name: &str| fs::read_to_string(rig.dir().join(name)).unwrap_or_default().lines().count();
+    for (name, policy) in [("end-once", "Never"), ("end-well", "OnFailure")] {
+        let dir = rig.dir().display();
+        let spec = format!("restartPolicy: {policy}\nvolumes: [{{name: s, hostPath: {{path: {dir}}}}}]");
+        let script = format!("echo run >> /s/{name}; until [ -e /s/go ]; do sleep 0.1; done");
+        let text = manifest::pod(name, &spec, &script);
+        let text = text.replace("    command:", "    volumeMounts: [{name: s, mountPath: /s}]\n    command:");
+        assert!(text.contains("volumeMounts"), "{text}");
+        rig.write_manifest(&format!("{name}.yaml"), &text);
+    }
+    let agent = rig.start_agent(&[]);
+    let processes =
+        ["end-once", "end-well"].map(|name| rig.wait_running(&format!("{name}-node1"), "main").pid);
+    rig.wait("both to have begun", || runs("end-once") == 1 && runs("end-well") == 1);
+    rig.stop_containerd();
+    fs::write(rig.dir().join("go"), "").expect("write a file");
+    rig.wait("both to end", || processes.iter().all(|pid| !Path::new(&format!("/proc/{pid}")).exists()));
+    rig.start_containerd();
+    let ended = |name: &str| {
+        let pod = rig.pod(&format!("{name}-node1")).unwrap_or_default();
+        pod["status"]["containerStatuses"][0]["state"]["terminated"].clone()
+    };
+    rig.wait("both to be over", || ended("end-once").is_object() && ended("end-well")["exitCode"] == 0);
+    let once = ended("end-once");
+    let lost = once["exitCode"] == 255 && once["reason"] == "Unknown";
+    assert!(lost || once["exitCode"] == 0, "{once:#}");
+    assert_eq!(
+        (runs("end-once"), runs("end-well")),
+        (1, if lost { 2 } else { 1 }),
+        "{once:#}\n{}",
+        agent.log()
+    );
 }

@@ -10,6 +10,7 @@ struct Case {
     class: &'static str,
     memory: &'static str,
     cpu: &'static str,
+    weight: &'static str,
     oom_score_adj: std::ops::RangeInclusive<i32>,
 }
 
@@ -20,6 +21,7 @@ const CASES: &[Case] = &[
         class: "",
         memory: "67108864",
         cpu: "25000 100000",
+        weight: "10",
         oom_score_adj: -997..=-997,
     },
     Case {
@@ -28,6 +30,7 @@ const CASES: &[Case] = &[
         class: "burstable",
         memory: "100663296",
         cpu: "max 100000",
+        weight: "1",
         oom_score_adj: 900..=999,
     },
     Case {
@@ -36,6 +39,7 @@ const CASES: &[Case] = &[
         class: "besteffort",
         memory: "max",
         cpu: "max 100000",
+        weight: "1",
         oom_score_adj: 1000..=1000,
     },
 ];
@@ -104,11 +108,14 @@ fn check(machine: &mut Machine, systemd: bool) {
         let parent = container.rsplit_once('/').expect("a path").0.to_owned();
         // The limit holds for the container, and for the pod where all its containers have one.
         for (what, dir) in [("container", &container), ("pod", &parent)] {
-            for (file, expect) in [("memory.max", case.memory), ("cpu.max", case.cpu)] {
+            let limits = [("memory.max", case.memory), ("cpu.max", case.cpu), ("cpu.weight", case.weight)];
+            for (file, expect) in limits {
                 let found = machine.answer(&format!("cat {dir}/{file}")).text;
                 compare(&format!("{file} of the {what}"), &found, expect);
             }
         }
+        let found = machine.answer(&format!("cat {parent}/pids.max")).text;
+        compare("pids.max of the pod", &found, &node::PIDS.to_string());
         let adjusted = machine.sh(&format!("cat /proc/{pid}/oom_score_adj"));
         if !adjusted.trim().parse().is_ok_and(|value| case.oom_score_adj.contains(&value)) {
             compare("oom_score_adj", &adjusted, &format!("{:?}", case.oom_score_adj));

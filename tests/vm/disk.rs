@@ -54,7 +54,10 @@ pub(crate) fn base() -> Result<Base, String> {
     if !dir.exists() {
         let unfinished = dir.with_extension("unfinished");
         let _ = fs::remove_dir_all(&unfinished);
-        build(&unfinished)?;
+        if let Err(reason) = build(&unfinished) {
+            let _ = fs::remove_dir_all(&unfinished);
+            return Err(reason);
+        }
         fs::rename(&unfinished, &dir).map_err(|error| error.to_string())?;
     }
     Ok(Base { kernel: dir.join("vmlinuz"), disk: dir.join("disk.qcow2"), format: "qcow2" })
@@ -88,7 +91,7 @@ fn recipe() -> String {
     let mut files = Vec::new();
     walk(&sources().join("files"), &mut files);
     files.push(sources().join("root-fs.sh"));
-    files.push(sources().with_file_name("rig").join("pause.c"));
+    files.extend(["pause.c", "hold.c"].map(|name| sources().with_file_name("rig").join(name)));
     files.sort();
     let mut hash = Sha256::new();
     hash.update(RECIPE.to_be_bytes());
@@ -126,7 +129,8 @@ fn build(dir: &Path) -> Result<(), String> {
     run(Command::new("tar").arg("-cf").arg(&payload).arg("-C").arg(dir.join("images")).arg("images.tar"));
     let raw = Base { kernel: dir.join("vmlinuz"), disk: dir.join("disk.raw"), format: "raw" };
     let mut machine = Machine::new(&raw, &dir.join("machine"), &payload);
-    machine.boot(&Boot::default());
+    // The first boot on this computer: if it fails, no scenario can tell anything.
+    machine.try_boot(&Boot::default()).map_err(|silent| format!("it does not boot here: {}", silent.0))?;
     machine.wait("containerd", |machine| machine.holds("ctr version"));
     machine.sh("ctr -n k8s.io images import /opt/rkubelet/images.tar && rm /opt/rkubelet/images.tar && sync");
     machine.shut_down("poweroff");
@@ -151,8 +155,26 @@ pub(crate) fn payload(dir: &Path) -> PathBuf {
     for part in ["systemd", "manifests"] {
         run(Command::new("cp").arg("-r").arg(root.join(part)).arg(&tree));
     }
+    packages(&root.join("package/deb.sh"), &tree);
     let archive = dir.join("payload.tar");
     run(Command::new("tar").arg("-cf").arg(&archive).arg("-C").arg(&tree).arg("."));
     fs::remove_dir_all(&tree).expect("remove the tree of the payload");
     archive
+}
+
+/// The Debian package in two versions, of the binary in the payload.
+fn packages(script: &Path, tree: &Path) {
+    let program = Path::new(env!("CARGO_BIN_EXE_rkubelet")).with_file_name("examples").join("pages");
+    assert!(program.exists(), "{} is missing: cargo build --example pages", program.display());
+    let pages = tree.join("pages");
+    run(Command::new(program).arg(&pages));
+    for version in super::package::VERSIONS {
+        run(Command::new(script)
+            .arg(tree.join("target/release/rkubelet"))
+            .arg(&pages)
+            .arg(version)
+            .arg(tree.join("packages"))
+            .env("DEB_COMPRESSION", "-Zgzip -z1"));
+    }
+    fs::remove_dir_all(&pages).expect("remove the pages");
 }

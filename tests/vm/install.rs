@@ -38,7 +38,8 @@ pub(crate) fn as_the_readme_says(machine: &mut Machine) {
     let verify = machine.answer("systemd-analyze verify /etc/systemd/system/rkubelet.service");
     assert_eq!((verify.code, verify.text.trim()), (0, ""), "the unit file is sound");
     let exposure = machine.sh("systemd-analyze security rkubelet --no-pager | tail -n 1");
-    println!("    {}", exposure.trim());
+    let figure: Option<f32> = exposure.split_whitespace().find_map(|word| word.parse().ok());
+    assert!(figure.is_some_and(|figure| figure <= 6.0), "docs/systemd.md says 6.0: {exposure}");
     println!(
         "    {}",
         machine.sh("containerd --version; runc --version | head -n 1; uname -r").replace('\n', "; ")
@@ -48,7 +49,7 @@ pub(crate) fn as_the_readme_says(machine: &mut Machine) {
 pub(crate) fn the_examples_run(machine: &mut Machine) {
     machine.sh(&format!("cp /opt/rkubelet/manifests/*.yaml {}/; sync", node::MANIFESTS));
     let names = node::manifests(machine);
-    assert_eq!(names.len(), 8, "{names:?}");
+    assert!(names.contains("shop") && names.contains("web") && names.contains("job"), "{names:?}");
     node::wait_at_rest(machine, &names);
     let page = machine.sh("curl -sf --max-time 10 http://192.0.2.10:18080/");
     assert!(page.starts_with("started "), "{page}");

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::archive::run;
-use super::console::{Answer, Console};
+use super::console::{Answer, Console, Silent};
 use super::disk::Base;
 use super::wait::{wait_until, wait_until_every};
 
@@ -65,6 +65,13 @@ impl Machine {
 
     /// Turns it on, and waits until it takes commands.
     pub(crate) fn boot(&mut self, boot: &Boot) {
+        if let Err(silent) = self.try_boot(boot) {
+            panic!("the machine does not boot: {silent:?}\n{}", self.kernel_log());
+        }
+    }
+
+    /// The same; an error if it does not come up.
+    pub(crate) fn try_boot(&mut self, boot: &Boot) -> Result<(), Silent> {
         assert!(self.running.is_none(), "the machine is on");
         let began = Instant::now();
         let mut qemu =
@@ -73,10 +80,9 @@ impl Machine {
         let mut running = Running { qemu, console: Console::new(pipes.0, pipes.1) };
         let listens = running.console.wait_for_listener(BOOT);
         self.running = Some(running);
-        if let Err(silent) = listens {
-            panic!("the machine does not boot: {silent:?}\n{}", self.kernel_log());
-        }
+        listens?;
         println!("    booted in {:.0} s", began.elapsed().as_secs_f32());
+        Ok(())
     }
 
     /// Turns it on with the terminal of this process as its console, until it is powered off.
@@ -137,8 +143,12 @@ impl Machine {
 
     /// Waits until a condition holds; a failure tells what the node says.
     pub(crate) fn wait(&mut self, what: &str, mut condition: impl FnMut(&mut Self) -> bool) {
+        let began = Instant::now();
         if !wait_until_every(LOOK, PATIENCE, || condition(self)) {
             panic!("waited {PATIENCE:?} in vain for {what}\n{}", self.report());
+        }
+        if std::env::var_os("VM_VERBOSE").is_some() {
+            println!("    {:.0} s for {what}", began.elapsed().as_secs_f32());
         }
     }
 

@@ -3,9 +3,10 @@
 use super::machine::Machine;
 use super::node;
 
-/// Takes memory until it is killed, then, on its next run, waits: `/dev/shm` of the pod is not used, for it would be
-/// counted elsewhere. `tail` keeps what it cannot find the end of.
-const EATER: &str = "if [ -e /state/tried ]; then while :; do sleep 3600 & wait $!; done; fi; touch /state/tried; tail /dev/zero";
+/// Takes memory until it is killed, then, on its next run, waits. In one piece, which is quick: a buffer that grows takes
+/// minutes under emulation.
+const EATER: &str = "if [ -e /state/tried ]; then while :; do sleep 3600 & wait $!; done; fi; touch /state/tried; \
+                     dd if=/dev/zero of=/dev/null bs=900M count=1";
 const STATE: &str = "    volumeMounts:\n    - {name: state, mountPath: /state}\n";
 const VOLUME: &str = "  volumes:\n  - name: state\n    emptyDir: {}\n";
 
@@ -44,6 +45,15 @@ pub(crate) fn a_pod_over_its_limit_is_killed_alone(machine: &mut Machine) {
     eats(machine, "limited", "    resources: {limits: {memory: 48Mi}}\n");
 }
 
+/// What all pods together may not have is the system's: without it, the kernel spends minutes on taking back the pages of
+/// programs before it kills anyone (docs/real-node.md).
 pub(crate) fn a_node_without_memory_loses_the_pod_that_took_it(machine: &mut Machine) {
+    let reserved = "--system-reserved=memory=400Mi ";
+    machine.sh(&format!(
+        "sed -i 's/^RKUBELET_ARGS=\"/&{reserved}/' /etc/default/rkubelet && systemctl restart rkubelet"
+    ));
+    node::wait_for_agent(machine);
     eats(machine, "hungry", "");
+    machine.sh(&format!("sed -i 's/{reserved}//' /etc/default/rkubelet && systemctl restart rkubelet"));
+    node::wait_for_agent(machine);
 }

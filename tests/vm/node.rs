@@ -8,6 +8,8 @@ use super::machine::Machine;
 
 /// Where manifests go.
 pub(crate) const MANIFESTS: &str = "/etc/kubernetes/manifests";
+/// The most processes of a pod.
+pub(crate) const PIDS: u32 = 300;
 /// Waits until the agent has answered once on its port.
 const ANSWERS: &str = "curl -sf --max-time 5 http://127.0.0.1:10255/pods > /dev/null";
 
@@ -16,10 +18,7 @@ pub(crate) fn ensure(machine: &mut Machine) {
     if !machine.holds("test -e /etc/systemd/system/rkubelet.service") {
         super::install::install(machine);
     }
-    if !machine.holds("grep -q read-only-port /etc/default/rkubelet") {
-        machine.sh("sed -i 's/^RKUBELET_ARGS=\"/&--read-only-port=10255 /' /etc/default/rkubelet\n\
-             sync /etc/default/rkubelet\nsystemctl restart rkubelet");
-    }
+    open_port(machine);
     wait_for_agent(machine);
     // A scenario that runs alone, or after one that failed, has some pods as well.
     if manifests(machine).is_empty() {
@@ -27,6 +26,16 @@ pub(crate) fn ensure(machine: &mut Machine) {
             .sh(&format!("cd /opt/rkubelet/manifests; cp hello.yaml job.yaml web.yaml {MANIFESTS}/; sync"));
         let names = manifests(machine);
         wait_at_rest(machine, &names);
+    }
+}
+
+/// Has the agent serve its list of pods, and limit the processes of a pod to [`PIDS`].
+pub(crate) fn open_port(machine: &mut Machine) {
+    if !machine.holds("grep -q read-only-port /etc/default/rkubelet") {
+        machine.sh(&format!(
+            "sed -i 's/^RKUBELET_ARGS=\"/&--read-only-port=10255 --pod-max-pids={PIDS} /' /etc/default/rkubelet\n\
+             sync /etc/default/rkubelet\nsystemctl restart rkubelet"
+        ));
     }
 }
 
@@ -58,36 +67,46 @@ pub(crate) fn at_rest(pod: &Value) -> bool {
     if runs_once { pod["status"]["phase"] == "Succeeded" } else { ready }
 }
 
-/// Waits until all of these pods, and no others, are as they should be in the end.
+/// How many sandboxes and containers run when these pods are as they should be in the end: nothing of one that is completed.
+fn expected_tasks(pods: &BTreeMap<String, Value>) -> usize {
+    let lists = |pod: &Value| {
+        ["initContainerStatuses", "containerStatuses"]
+            .map(|list| pod["status"][list].as_array().cloned().unwrap_or_default())
+            .concat()
+    };
+    let running =
+        |pod: &Value| lists(pod).iter().filter(|status| status["state"]["running"].is_object()).count();
+    pods.values().filter(|pod| !is_over(pod)).map(|pod| 1 + running(pod)).sum()
+}
+
+/// Whether a pod is completed, or has failed for good.
+fn is_over(pod: &Value) -> bool {
+    pod["status"]["phase"] == "Succeeded" || pod["status"]["phase"] == "Failed"
+}
+
+/// Waits until all of these pods, and no others, are as they should be in the end, and what ran of others is gone.
 pub(crate) fn wait_at_rest(machine: &mut Machine, names: &BTreeSet<String>) -> BTreeMap<String, Value> {
     let mut found = BTreeMap::new();
-    let mut last = String::new();
     let what = format!("{names:?} to run or to be completed");
     machine.wait(&what, |machine| {
         let Some(pods) = pods(machine) else { return false };
         let there = pods.keys().cloned().collect::<BTreeSet<_>>() == *names && pods.values().all(at_rest);
-        let phases: Vec<_> =
-            pods.iter().map(|(name, pod)| format!("{name} {}", pod["status"]["phase"])).collect();
-        if phases.join(", ") != last {
-            last = phases.join(", ");
-        }
         found = pods;
-        there
+        there && tasks(machine).len() == expected_tasks(&found)
     });
     found
 }
 
-/// Every container that runs, sandboxes included, with its process.
+/// Every container that runs, sandboxes included, with its process. Read from the shims' files: asking containerd would
+/// take a second of the machine's time.
 pub(crate) fn tasks(machine: &mut Machine) -> BTreeMap<String, u32> {
-    let text = machine.sh("ctr -n k8s.io tasks ls");
-    text.lines()
-        .skip(1)
-        .filter(|line| line.contains("RUNNING"))
-        .filter_map(|line| {
-            let mut words = line.split_whitespace();
-            Some((words.next()?.to_owned(), words.next()?.parse().ok()?))
-        })
-        .collect()
+    let text = machine.sh(
+        "cd /run/containerd/io.containerd.runtime.v2.task/k8s.io 2>/dev/null || exit 0\n\
+         for dir in *; do pid=$(< $dir/init.pid) && [ -n \"$pid\" ] && [ -e /proc/$pid ] && echo $dir $pid; done 2>/dev/null; true",
+    );
+    let task =
+        |line: &str| line.split_once(' ').and_then(|(id, pid)| Some((id.to_owned(), pid.parse().ok()?)));
+    text.lines().filter_map(task).collect()
 }
 
 /// The counts of restarts of every container.

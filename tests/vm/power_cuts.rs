@@ -133,9 +133,9 @@ fn check(machine: &mut Machine, cut: u64, expected: &mut Expected) {
         assert_eq!(after_boot.get(name), Some(&1), "{name}: {after_boot:?}");
     }
     note_completed(machine, expected);
-    let sandboxes =
-        machine.sh("ctr -n k8s.io tasks ls | grep -c RUNNING").trim().parse::<usize>().expect("a number");
-    assert_eq!(sandboxes, wanted.len() * 2, "one sandbox and one container per pod: {}", machine.report());
+    machine.wait(&format!("one sandbox and one container per pod after cut {cut}"), |machine| {
+        node::tasks(machine).len() == wanted.len() * 2
+    });
     let journal = node::journal(machine);
     for name in &names {
         let failed =

@@ -13,7 +13,7 @@ site=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Label
 rm -rf "$out/root"
 mkdir -p "$out"
 packages=systemd-sysv,dbus,udev,kmod,procps,curl,iproute2,iptables
-packages=$packages,containerd,runc,containernetworking-plugins
+packages=$packages,containerd,runc,containernetworking-plugins,nfs-common,nfs-kernel-server
 # The kernel without its package: there is no initrd to be made.
 cat > "$out/download-kernel" <<'END'
 #!/bin/sh
@@ -43,7 +43,9 @@ chroot "$out/root" systemctl --quiet enable containerd vm-network vm-console vm-
 # Nothing of it is needed here, and it takes as long as the rest of the boot. The same for timers.
 chroot "$out/root" systemctl --quiet mask systemd-udev-trigger systemd-logind getty@tty1 serial-getty@ttyS0 \
   serial-getty@hvc0 apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer fstrim.timer systemd-timesyncd \
-  systemd-firstboot systemd-binfmt
+  systemd-firstboot systemd-binfmt nfs-blkmap
+# A scenario starts what it needs of NFS; each takes seconds of every boot.
+chroot "$out/root" systemctl --quiet disable nfs-server nfs-client.target rpcbind.service rpcbind.socket
 : > "$out/root/etc/machine-id"
 # The kernel mounts the only file system, and nobody announces devices: systemd would wait for them.
 : > "$out/root/etc/fstab"

@@ -81,3 +81,58 @@ pub(crate) fn containerd_stops_and_starts(machine: &mut Machine) {
     });
     assert_eq!(main_pid(machine), pid, "the agent was not restarted: {}", machine.report());
 }
+
+/// Two jobs that end while containerd is down. containerd 1.7 removes what is left of a container that ended meanwhile, and then
+/// gives it as ended with 255, `Unknown`. As kubelet does, the agent takes that for a failure: what runs once stays, what is
+/// to succeed runs again.
+pub(crate) fn jobs_end_while_containerd_is_down(machine: &mut Machine) {
+    let rest = node::manifests(machine);
+    machine.sh("rm -rf /var/lib/vm-jobs; mkdir /var/lib/vm-jobs");
+    for (name, policy) in [("end-once", "Never"), ("end-well", "OnFailure")] {
+        let script = format!("echo run >> /runs/{name}; until [ -e /runs/go ]; do sleep 1; done");
+        let mount = "    volumeMounts:\n    - {name: runs, mountPath: /runs}\n";
+        let spec = format!(
+            "  restartPolicy: {policy}\n  volumes:\n  - name: runs\n    hostPath: {{path: /var/lib/vm-jobs, type: Directory}}\n"
+        );
+        node::put(machine, name, &node::pod(name, name, &script, mount, &spec));
+    }
+    machine.wait("the jobs to run", |machine| {
+        machine.holds("cd /var/lib/vm-jobs && test -s end-once && test -s end-well")
+    });
+    machine.wait("the agent to know", |machine| {
+        node::pods(machine).is_some_and(|pods| {
+            ["end-once", "end-well"].iter().all(|name| {
+                pods.get(*name)
+                    .is_some_and(|pod| pod["status"]["containerStatuses"][0]["state"]["running"].is_object())
+            })
+        })
+    });
+    machine.sh("systemctl stop containerd; touch /var/lib/vm-jobs/go");
+    machine.wait("the jobs to end", |machine| {
+        let markers = node::markers(machine);
+        !markers.contains_key("end-once") && !markers.contains_key("end-well")
+    });
+    machine.sh("systemctl start containerd");
+    let mut found = std::collections::BTreeMap::new();
+    machine.wait("the jobs to be over", |machine| {
+        let Some(pods) = node::pods(machine) else { return false };
+        let over = |name: &str, phases: &[&str]| {
+            pods.get(name)
+                .is_some_and(|pod| phases.contains(&pod["status"]["phase"].as_str().unwrap_or_default()))
+        };
+        let done = over("end-once", &["Succeeded", "Failed"]) && over("end-well", &["Succeeded"]);
+        found = pods;
+        done
+    });
+    let once = &found["end-once"]["status"]["containerStatuses"][0]["state"]["terminated"];
+    let runs = machine.sh("cd /var/lib/vm-jobs; wc -l < end-once; wc -l < end-well");
+    println!("    ended as {}, {}; runs {}", once["exitCode"], once["reason"], runs.replace('\n', " "));
+    let lost = once["exitCode"] == 255 && once["reason"] == "Unknown";
+    assert!(lost || once["exitCode"] == 0, "{once:#}");
+    assert_eq!(runs, if lost { "1\n2\n" } else { "1\n1\n" }, "{}", machine.report());
+    for name in ["end-once", "end-well"] {
+        node::take_away(machine, name);
+    }
+    machine.sh("rm -r /var/lib/vm-jobs");
+    node::wait_at_rest(machine, &rest);
+}
