@@ -27,6 +27,7 @@ pub(crate) mod systemd;
 pub(crate) mod termination_message;
 pub(crate) mod usage;
 pub(crate) mod volume;
+mod walk;
 
 pub(crate) use dirs::Dirs;
 pub(crate) use files::FileError;

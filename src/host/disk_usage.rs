@@ -4,18 +4,18 @@
 //! mount inside is not entered.
 
 use std::collections::BTreeSet;
-use std::os::fd::{AsFd, OwnedFd};
+use std::ffi::CStr;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, Stat, fstat, openat, statat};
 use rustix::io::Errno;
 
 use super::files::{FileError, on};
+use super::walk::{FLAGS, Visitor, walk};
 
 /// A block as `stat` counts them.
 const BLOCK: u64 = 512;
-/// Every level holds a descriptor open.
-const MAX_DEPTH: usize = 200;
 
 /// The bytes that a directory and all below it take; one that is not there takes none.
 ///
@@ -63,7 +63,7 @@ pub(crate) fn count_disk(path: &Path, counted: Counted) -> Result<DiskCount, Fil
         if counted == Counted::Whole {
             count.add(&stat);
         }
-        count.walk(open, 0)?;
+        walk(open, &mut count)?;
         Ok(count.count)
     };
     match measure() {
@@ -71,12 +71,6 @@ pub(crate) fn count_disk(path: &Path, counted: Counted) -> Result<DiskCount, Fil
         measured => measured.map_err(|error| on("cannot measure", path)(error.into())),
     }
 }
-
-const FLAGS: OFlags = OFlags::RDONLY
-    .union(OFlags::DIRECTORY)
-    .union(OFlags::NOFOLLOW)
-    .union(OFlags::CLOEXEC)
-    .union(OFlags::NOATIME);
 
 struct UsageCount {
     device: u64,
@@ -99,42 +93,26 @@ impl UsageCount {
         self.count.bytes = self.count.bytes.saturating_add(blocks.saturating_mul(BLOCK));
         self.count.inodes += 1;
     }
+}
 
-    fn walk(&mut self, dir: OwnedFd, depth: usize) -> rustix::io::Result<()> {
-        let mut below = Vec::new();
-        for entry in Dir::read_from(&dir)? {
-            let entry = entry?;
-            let name = entry.file_name();
-            if matches!(name.to_bytes(), b"." | b"..") {
-                continue;
-            }
-            let stat = match statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
-                Err(Errno::NOENT) => continue,
-                stat => stat?,
-            };
-            if stat.st_dev != self.device {
-                continue;
-            }
-            self.add(&stat);
-            if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-                below.push(name.to_owned());
-            }
+impl Visitor for UsageCount {
+    fn entry(&mut self, dir: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<bool> {
+        let stat = match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => return Ok(false),
+            stat => stat?,
+        };
+        if !self.enters(&stat) {
+            return Ok(false);
         }
-        if depth >= MAX_DEPTH {
-            return Ok(());
-        }
-        for name in below {
-            match openat(dir.as_fd(), &name, FLAGS, Mode::empty()) {
-                // Gone, or something else by now.
-                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
-                open => {
-                    let open = open?;
-                    if fstat(&open)?.st_dev == self.device {
-                        self.walk(open, depth + 1)?;
-                    }
-                }
-            }
-        }
+        self.add(&stat);
+        Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+    }
+
+    fn enters(&self, stat: &Stat) -> bool {
+        stat.st_dev == self.device
+    }
+
+    fn leave(&mut self, _: BorrowedFd<'_>) -> rustix::io::Result<()> {
         Ok(())
     }
 }
@@ -179,13 +157,12 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_deeper_than_we_go_is_no_fault() {
+    fn nothing_lies_too_deep_to_be_counted() {
         let dir = tempfile::tempdir().unwrap();
-        let mut path = dir.path().to_owned();
-        for _ in 0..MAX_DEPTH + 20 {
-            path.push("d");
-        }
-        fs::create_dir_all(&path).unwrap();
-        assert!(disk_usage(dir.path()).unwrap() > 0);
+        crate::host::walk::testing::nest(dir.path(), 5_000, b"here");
+        let found = disk_usage(dir.path()).unwrap();
+        let deepest = 1 << 20;
+        assert!(found > deepest, "{found}");
+        crate::host::files::remove_tree(&dir.keep()).unwrap();
     }
 }
