@@ -111,10 +111,9 @@ pub(super) fn node_amounts(config: &Config) -> Result<NodeAmounts, AgentError> {
     let pods = |cores| pods_capacity(settings.max_pods, settings.pods_per_core, cores);
     let capacity = machine::node_capacity(&config.root_dir, pods);
     let mut excess = find_excess(&capacity, &settings.reservations);
-    let missing: Vec<_> =
-        settings.reserved_cpus.difference(&machine::online_cpus()).map(u32::to_string).collect();
-    if !missing.is_empty() {
-        excess.push(format!("reservedSystemCPUs: there is no CPU {}", missing.join(", ")));
+    let missing = settings.reserved_cpus.minus(&machine::online_cpus());
+    if missing.len() > 0 {
+        excess.push(format!("reservedSystemCPUs: there is no CPU {missing}"));
     }
     if !excess.is_empty() {
         return Err(AgentError::Reservations(excess));

@@ -162,7 +162,7 @@ fn read_state(path: &Path) -> Result<Option<Assignments>, CpuError> {
 
 /// Packages, cores and threads, as the kernel shows them.
 fn read_topology() -> Result<Topology, FileError> {
-    let set = |path: &Path| Ok::<_, FileError>(CpuSet::parse(&read_text(path)?).unwrap_or_default());
+    let set = |path: &Path| Ok::<_, FileError>(CpuSet::parse(read_text(path)?.trim()).unwrap_or_default());
     let mut nodes = BTreeMap::new();
     for entry in fs::read_dir(NODES).into_iter().flatten().flatten() {
         let number =

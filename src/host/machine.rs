@@ -1,11 +1,11 @@
 //! What the machine has: CPUs, memory, disk, huge pages, process IDs, cgroups.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 use super::cgroup::mounts::Hierarchies;
-use crate::pod::node_allocatable::{PID, ResourceAmounts, parse_cpu_list};
+use crate::pod::cpu_set::CpuSet;
+use crate::pod::node_allocatable::{PID, ResourceAmounts};
 use crate::pod::quantity::Amount;
 use crate::pod::resources::HugePageSize;
 
@@ -39,9 +39,9 @@ pub(crate) fn node_capacity(root: &Path, pods: impl Fn(u64) -> Amount) -> Resour
 }
 
 /// The CPUs that are online, by number.
-pub(crate) fn online_cpus() -> BTreeSet<u32> {
+pub(crate) fn online_cpus() -> CpuSet {
     let listed = fs::read_to_string("/sys/devices/system/cpu/online").ok();
-    let cpus = listed.and_then(|text| parse_cpu_list(text.trim()));
+    let cpus = listed.and_then(|text| CpuSet::parse(text.trim()));
     // Without it, as many as this process may use.
     cpus.unwrap_or_else(|| {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);

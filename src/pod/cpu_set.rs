@@ -14,7 +14,7 @@ impl CpuSet {
     /// Reads a list; none if it is not one. An empty text is the empty set.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut all = BTreeSet::new();
-        for part in text.trim().split(',').filter(|_| !text.trim().is_empty()) {
+        for part in text.split(',').filter(|_| !text.is_empty()) {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
             let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
             if first > last || last >= MOST {
@@ -83,7 +83,11 @@ mod tests {
         for (text, expect) in [
             ("", Some("")),
             ("0", Some("0")),
-            ("0-3\n", Some("0-3")),
+            ("0-3\n", None),
+            (" ", None),
+            ("0,2-4,3", Some("0,2-4")),
+            ("0-65535", Some("0-65535")),
+            ("65536", None),
             ("3,1,2", Some("1-3")),
             ("0,2-3,5", Some("0,2-3,5")),
             ("0-1,1-2", Some("0-2")),
