@@ -8,6 +8,7 @@ pub(crate) mod capacity;
 pub(crate) mod cgroup;
 pub(crate) mod clock;
 pub(crate) mod cpu_manager;
+pub(crate) mod device_manager;
 pub(crate) mod dirs;
 pub(crate) mod disk_usage;
 pub(crate) mod file_state;

@@ -9,6 +9,7 @@ use crate::config::{Config, Enforced, NodeResourceSettings, ReservedCgroup};
 use crate::host::boot::boot_id;
 use crate::host::cgroup::Cgroups;
 use crate::host::cpu_manager::{CpuError, CpuManager};
+use crate::host::device_manager::DeviceManager;
 use crate::host::machine;
 use crate::host::security::node_security;
 use crate::host::state::Store;
@@ -22,6 +23,7 @@ use crate::pod::resource_field::NodeCapacity;
 use crate::pod::resources::{NodeResources, PodFigures, amount_figures};
 use crate::pod::security::admission::NodeSecurity;
 use crate::runtime::cri::{CriClient, ErrorClass, Timeouts};
+use crate::runtime::devices::DevicePlugins;
 use crate::runtime::handlers::HandlerRunner;
 use crate::runtime::{Images, NodeSettings, PullFallback, PullSettings};
 use crate::source::dir::{DirSource, Signing, run_dir};
@@ -70,6 +72,10 @@ pub(super) fn runtime(
         cgroups: Arc::new(cgroups(config, &amounts)),
         cgroup_driver: config.cgroups.driver,
         cpus: cpus(config)?,
+        devices: Arc::new(DevicePlugins::new(
+            Arc::new(DeviceManager::new(&config.root_dir)),
+            reactor.clone(),
+        )),
         boot_id: boot_id(),
         resolv_conf: config.resolv_conf.clone(),
         security: node_security(config.allowed_unsafe_sysctls.clone(), config.seccomp_default),
