@@ -33,6 +33,7 @@ use crate::runtime::gc::run_housekeeping;
 use crate::runtime::log_rotation::run_log_rotation;
 use crate::runtime::pleg::run_pleg;
 use crate::runtime::storage_limits::run_storage_limits;
+use crate::server::remove_socket;
 use crate::status::Telemetry;
 use crate::status::events::Recorder;
 use crate::status::metrics::Metrics;
@@ -124,13 +125,13 @@ pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
     }
     handles.spawn(run_cpu_assignment(runtime.clone(), view.clone()));
     handles.spawn(run_device_plugins(devices, view.clone(), handles.clone()));
-    handles.spawn(run_kernel_log());
+    handles.spawn(run_kernel_log(handles.telemetry.events.clone()));
     if let Some(inotify) = inotify {
         handles.spawn(run_file_watch(runtime.clone(), inotify, view.clone(), handles.clone()));
     }
     handles.spawn(run_storage_limits(runtime.clone(), view.clone(), handles.clone()));
     handles.spawn(prober.clone().run());
-    health::spawn_ports(config, &handles, &view, &prober);
+    health::spawn_ports(config, &reactor, &handles, &view, &prober);
     let notifier = health::notifier();
     health::spawn_watchdog(&handles, notifier.as_ref());
 
@@ -153,6 +154,9 @@ pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
     info!(node = config.node_name, version = env!("CARGO_PKG_VERSION"), "rkubelet is running");
     smol::block_on(handles.executor.run(future::or(turning, wait_for_end(signals, runtime))));
     health::notify_stopping(notifier.as_ref());
+    if let Some(path) = &config.socket_path {
+        remove_socket(path);
+    }
     info!("stopping; the pods keep running");
     Ok(())
 }

@@ -4,7 +4,6 @@
 //! Everything that touches the disk blocks: call it through `smol::unblock`.
 
 pub(crate) mod boot;
-pub(crate) mod capacity;
 pub(crate) mod cgroup;
 pub(crate) mod clock;
 pub(crate) mod cpu_manager;

@@ -43,9 +43,9 @@
 //!
 //! A worker's jobs (hooks, pulls, containers that are being ended) are tasks too: they end with it, and it reacts to a newer
 //! desired state while they run. All of them run on one `smol::Executor`, on the main thread. Beside it: the reactor of
-//! smol, one thread for tokio (tonic and hyper need its reactor), one for inotify, one per open port and one per connection to
-//! it, one per lookup of a host name (bounded), one that reaps plugins once one was run, and a pool that grows for blocking
-//! file work and shrinks again.
+//! smol, one thread for tokio (tonic and hyper need its reactor), one for inotify, one per
+//! lookup of a host name (bounded), one that reaps plugins once one was run, and a pool that grows for blocking file work
+//! and for the pages that ports serve, and shrinks again. Connections to ports are tasks of the tokio thread.
 //!
 //! # Layers
 //!
@@ -70,7 +70,7 @@
 //! | `agent` | the list of tasks, start and stop; the simulation of the whole agent |
 //! | `cli` | the process, its log, and the operator's commands: `check` comes to the agent's verdicts without an agent |
 //! | `config` | flags, KubeletConfiguration and drop-ins become one validated `Config` |
-//! | `server` | the router, its transports, what systemd is told |
+//! | `server` | who may ask, the router, its handlers and transports, what systemd is told |
 //! | `worker` | one pod name: the instance, its jobs, its checkpoint; the prober |
 //! | `source` | the directory, the URL, signatures |
 //! | `runtime` | the CRI client, observing and executing, images, handlers (hooks and probes), runtime events, housekeeping |
@@ -94,7 +94,7 @@
 //! | Which pods has the node room for, and who makes room? | `sync::admission`; who has a place: `sync::sync_loop::admit` |
 //! | Which CPUs has a container? | `pod::cpu_assignment`; kept by `host::cpu_manager`, told by `runtime::cpus` |
 //! | Who starts after whom? | `plan::order` |
-//! | What may not be started, since its key was replaced? | `source::unvouched`; obeyed in `plan::starts` |
+//! | What may not be started, since its key was replaced? | `source::untrusted_signature`; obeyed in `plan::starts` |
 //! | Is a container started, restarted or ended? | `plan::plan_pod`: `plan::containers` (`ContainerJudge::need`), `plan::init`, `plan::round`, `plan::stop`; what follows an exit code: `pod::restart` |
 //! | How long does a retry wait? | `time::backoff`, counted by `time::since` |
 //! | What does the URL's answer mean, and when is it asked again? | `source::http::reading` (an error, or contents), `source::http::judge` (which pods), `source::http::pace` |
@@ -106,6 +106,7 @@
 //! | Which log is rotated, compressed or removed? | `plan::log_rotation` |
 //! | What is known of a pod? | `pod::state`, computed by `status::pod_state` |
 //! | What is served of a pod? | `status::pod_status` |
+//! | Who may ask the agent's ports, and which path is what? | `server::access`, `server::router`; carried out by `server::handlers` |
 //! | Which rights has a container? | `pod::security`, sent by `runtime::cri::convert`; what the node lacks: `runtime::security` |
 //! | Which ConfigMaps and Secrets has a pod, and what does it lack? | `pod::object`; who has them: `sync::mux`; what an instance keeps: `worker::objects` |
 //! | What do requests and limits become? | `pod::resources`; where: `pod::cgroup_name`, made by `host::cgroup`, or systemd for it (`host::systemd`) |
@@ -121,6 +122,7 @@
 //! | deletion through an API | a new `sync::message::Event` that becomes `plan::Want::Stop` with a grace |
 //! | mirror pods, node status | a task that awaits `sync::published::ViewWatch::changed` |
 //! | pods from an API server | a source that sends `sync::mux::Snapshot`s; their ConfigMaps and Secrets: another `pod::object::ObjectProvider` |
+//! | a path of the agent's ports | a line of `server::router`'s table and an arm of `server::handlers` |
 //! | another runtime, or faults | `runtime::PodRuntime`, `runtime::ProbeRunner` |
 //! | another disk | `worker::checkpoints::Checkpoints` |
 //! | another time | `time::clock::Clock` |
@@ -170,7 +172,7 @@
 //!    never jumps.
 //! 6. Nothing is dropped in silence: a field that is not honoured, a file that is refused, says so.
 //! 7. A restart of the agent leaves containers alone: a pod's identity is a versioned hash of the manifest as written.
-//! 8. No listener on the network unless asked for, but for the health port on loopback.
+//! 8. No listener on the network unless asked for, but for the health port on loopback and the root-only socket.
 //! 9. Cost grows with what happens, not with what exists: a pod at rest costs no call.
 
 mod agent;

@@ -25,38 +25,30 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::Container as ContainerSpec;
 use smol::lock::{Mutex, RwLock};
 
-use crate::host::capacity::read_capacity;
 use crate::host::cgroup::Cgroups;
 use crate::host::cpu_manager::CpuManager;
 use crate::host::resource::{ResourceError, Resources};
 use crate::host::state::StateError;
-use crate::host::volume::{OldFiles, plan_object_volumes};
 use crate::host::{Dirs, FileError, NodeIps};
-use crate::plan::{PullPermit, RemoveContainer, Signalling, StartContainer};
 use crate::pod::cgroup_name::CgroupDriver;
 use crate::pod::dns::ClusterDns;
-use crate::pod::hook::Hook;
 use crate::pod::hostname::FqdnTooLong;
-use crate::pod::object::PodObjects;
-use crate::pod::observed::{Observed, Sandbox};
 use crate::pod::security::admission::NodeSecurity;
-use crate::pod::{ContainerId, Pod, PodName, PodUid, SandboxId, priority::priority};
-use crate::probe::check::Check;
-use crate::probe::schedule::{ProbeKey, Ran};
-use crate::probe::target::ProbeHost;
 use crate::time::within::within;
 use cri::{CriClient, CriError};
 use devices::DevicePlugins;
 use handlers::HandlerRunner;
-use handlers::hooks::HookError;
 
 pub(crate) use image::{Image, ImageError, Images, PullFallback, PullSettings};
-pub(crate) use limiter::{Permit, PriorityLimiter};
+#[cfg(test)]
+pub(crate) use limiter::Permit;
+pub(crate) use limiter::PriorityLimiter;
 pub(crate) use observe::{Cache, Made};
-pub(crate) use pod_runtime::{Answer, PodRuntime, ProbeRunner, SandboxContext};
+pub(crate) use pod_runtime::{
+    Answer, PodObserver, PodRuntime, PodStarter, PodStopper, ProbeRunner, SandboxContext,
+};
 pub(crate) use start::StartError;
 #[cfg(test)]
 pub(crate) use start::container_mounts;
@@ -133,169 +125,6 @@ impl Runtime {
         // Never given back: what would start now waits until the process ends.
         let drained = async { std::mem::forget(self.starts.write().await) };
         within(deadline, drained).await;
-    }
-}
-
-impl PodRuntime for Runtime {
-    fn observe<'a>(
-        &'a self,
-        pod: &'a PodName,
-        cache: &'a mut Cache,
-    ) -> Answer<'a, Result<Observed, CriError>> {
-        Box::pin(self.observe_pod(pod, cache))
-    }
-
-    fn observe_made<'a>(
-        &'a self,
-        before: Observed,
-        made: &'a [Made],
-        cache: &'a mut Cache,
-    ) -> Answer<'a, Result<Observed, CriError>> {
-        Box::pin(self.observe_what_was_made(before, made, cache))
-    }
-
-    fn prepare_instance<'a>(
-        &'a self,
-        pod: &'a Arc<Pod>,
-        objects: &'a Arc<PodObjects>,
-    ) -> Answer<'a, Result<(), StartError>> {
-        Box::pin(self.prepare_resources(pod, objects))
-    }
-
-    fn update_volumes<'a>(
-        &'a self,
-        pod: &'a Arc<Pod>,
-        objects: &'a Arc<PodObjects>,
-        old: OldFiles,
-    ) -> Answer<'a, Result<(), StepError>> {
-        let (pod, objects, dirs) = (pod.clone(), objects.clone(), self.node.dirs.clone());
-        Box::pin(smol::unblock(move || {
-            let node = read_capacity(dirs.root())?;
-            let volumes = plan_object_volumes(&pod, &objects, &dirs, &node);
-            let updated = volumes.iter().try_for_each(|volume| volume.update(old));
-            Ok(updated.map_err(ResourceError::from)?)
-        }))
-    }
-
-    fn sandbox_context<'a>(
-        &'a self,
-        pod: &'a Pod,
-        attempt: u32,
-    ) -> Answer<'a, Result<SandboxContext, StartError>> {
-        Box::pin(self.sandbox_config(pod, attempt))
-    }
-
-    fn sandbox_permit<'a>(&'a self, pod: &'a Pod) -> Answer<'a, Permit> {
-        Box::pin(self.sandbox_permits.acquire(priority(&pod.spec)))
-    }
-
-    fn create_sandbox<'a>(
-        &'a self,
-        pod: &'a Pod,
-        context: SandboxContext,
-        permit: Permit,
-    ) -> Answer<'a, Result<SandboxId, StartError>> {
-        Box::pin(self.run_sandbox(pod, context, permit))
-    }
-
-    fn look_for_image<'a>(
-        &'a self,
-        pod: &'a Pod,
-        container: &'a ContainerSpec,
-        permit: PullPermit,
-    ) -> Answer<'a, Result<Image, ImageError>> {
-        Box::pin(self.images.look_for_all(pod, container, permit))
-    }
-
-    fn pull_image<'a>(
-        &'a self,
-        pod: &'a Pod,
-        container: &'a ContainerSpec,
-        objects: &'a PodObjects,
-        context: SandboxContext,
-    ) -> Answer<'a, Result<String, ImageError>> {
-        Box::pin(self.images.pull_all(pod, container, objects, context))
-    }
-
-    fn create_container<'a>(
-        &'a self,
-        pod: &'a Pod,
-        start: &'a StartContainer,
-        objects: &'a PodObjects,
-        sandbox: &'a Sandbox,
-        image: String,
-        context: SandboxContext,
-    ) -> Answer<'a, Result<ContainerId, StartError>> {
-        Box::pin(self.make_container(pod, start, objects, sandbox, image, context))
-    }
-
-    fn start_container<'a>(
-        &'a self,
-        pod: &'a Pod,
-        start: &'a StartContainer,
-        id: &'a ContainerId,
-    ) -> Answer<'a, Result<(), StartError>> {
-        Box::pin(self.link_log_and_start(pod, start, id))
-    }
-
-    fn run_hook<'a>(
-        &'a self,
-        id: &'a ContainerId,
-        hook: &'a Hook,
-        pod_ip: Option<&'a str>,
-        limit: Duration,
-    ) -> Answer<'a, Result<(), HookError>> {
-        Box::pin(self.handlers.run_hook(id, hook, pod_ip, limit))
-    }
-
-    fn end_container<'a>(
-        &'a self,
-        id: &'a ContainerId,
-        grace: u64,
-        signal: Signalling,
-    ) -> Answer<'a, Result<(), StepError>> {
-        Box::pin(self.signal_and_await_end(id, grace, signal))
-    }
-
-    fn remove_container<'a>(
-        &'a self,
-        pod: &'a PodName,
-        container: &'a RemoveContainer,
-    ) -> Answer<'a, Result<(), StepError>> {
-        Box::pin(self.remove_container_and_log(pod, container))
-    }
-
-    fn stop_sandbox<'a>(&'a self, id: &'a SandboxId) -> Answer<'a, Result<(), StepError>> {
-        Box::pin(async move { Ok(self.cri.stop_pod_sandbox(id).await?) })
-    }
-
-    fn remove_sandbox<'a>(&'a self, id: &'a SandboxId) -> Answer<'a, Result<(), StepError>> {
-        Box::pin(async move { Ok(self.cri.remove_pod_sandbox(id).await?) })
-    }
-
-    fn release_instance<'a>(
-        &'a self,
-        pod: &'a PodName,
-        uid: &'a PodUid,
-    ) -> Answer<'a, Result<(), StepError>> {
-        let (resources, pod, uid) = (self.resources.clone(), pod.clone(), uid.clone());
-        Box::pin(async move { Ok(smol::unblock(move || resources.release(&pod, &uid)).await?) })
-    }
-
-    fn node_ips(&self) -> Vec<String> {
-        self.node.node_ips.get()
-    }
-}
-
-impl ProbeRunner for HandlerRunner {
-    fn run_probe<'a>(
-        &'a self,
-        key: &'a ProbeKey,
-        check: &'a Check,
-        place: &'a ProbeHost,
-        timeout: Duration,
-    ) -> Answer<'a, Ran> {
-        Box::pin(self.run_check((&key.pod, &key.id), check, place, timeout))
     }
 }
 

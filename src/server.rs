@@ -1,39 +1,52 @@
 //! One router for every local endpoint, and the thin transports that carry it.
 //!
-//! Owns the HTTP endpoints. Invariant: a request reads the published view and nothing else, so that no
-//! client, however slow or rude, delays a pod. Must not: call the container runtime or change anything.
+//! Owns the HTTP endpoints. The way of a request: a transport reads it ([`transport`]), it is let in or refused
+//! ([`access`]), the table of paths says what is to be done ([`router`]), and that is done ([`handlers`]). Invariant: no
+//! client, however slow or rude, delays a pod: a page is made from the published view, off the main thread. Must not:
+//! change what should run.
+//!
+//! To add a path: one line in `router::ROUTES`, which names the ports that have it and the `router::Action`, and one arm
+//! of `Endpoints::carry_out` in `handlers`, which makes the reply: `self.page(|own| ...)` for a page that is computed,
+//! or an async function of its own module. What the reply is made of stands in [`Endpoints`]. `access::attributes` knows
+//! which subresource of the node a path belongs to; one that is not in its tables is `nodes/proxy`.
 
-pub(crate) mod message;
+pub(crate) mod access;
+pub(crate) mod handlers;
+pub(crate) mod health;
 pub(crate) mod metrics_page;
-pub(crate) mod plain;
 pub(crate) mod pods;
+pub(crate) mod request;
 pub(crate) mod router;
 pub(crate) mod status_line;
 pub(crate) mod systemd;
+pub(crate) mod transport;
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::probe::schedule::ProbeReport;
 use crate::status::events::Recorder;
 use crate::status::metrics::Metrics;
-use crate::status::metrics::process::observe_process;
 use crate::sync::published::Published;
 
-pub(crate) use plain::{Listening, start_plain};
-pub(crate) use router::{Port, Request, Response};
+pub(crate) use request::Port;
+pub(crate) use transport::{Listening, ServerError, listen_on_address, listen_on_socket, remove_socket};
 
-/// Asks whether the sync loop turns; the error is the reason why not. It may wait for some seconds.
-pub(crate) type HealthCheck = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+/// The answer of [`HealthCheck`].
+pub(crate) type Health = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+
+/// Asks whether the sync loop turns; the error is the reason why not. It may take some seconds.
+pub(crate) type HealthCheck = Arc<dyn Fn() -> Health + Send + Sync>;
 
 /// Reads what is known of every probe.
 pub(crate) type ProbeReports = Arc<dyn Fn() -> Vec<ProbeReport> + Send + Sync>;
 
-/// What one port serves, for as long as it is open.
+/// What the ports serve. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Endpoints {
-    /// Which endpoints exist.
-    pub port: Port,
+    /// The user that the agent runs as.
+    pub own_uid: u32,
     /// Where the newest view is found.
     pub view: Published,
     /// Asked by `/healthz`, and only then.
@@ -46,24 +59,8 @@ pub(crate) struct Endpoints {
     pub metrics: Arc<Metrics>,
 }
 
-impl Endpoints {
-    /// The answer to one request, from the newest view. Every transport ends here.
-    pub(crate) fn answer(&self, request: &Request<'_>) -> Response {
-        let state = router::ServerState {
-            port: self.port,
-            view: &self.view.load(),
-            health: &*self.health,
-            probes: &*self.probes,
-            events: &|| self.events.list(),
-            metrics: &self.metrics,
-            process: &observe_process,
-        };
-        router::route(request, &state)
-    }
-}
-
 impl fmt::Debug for Endpoints {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Endpoints").field("port", &self.port).finish_non_exhaustive()
+        f.debug_struct("Endpoints").finish_non_exhaustive()
     }
 }

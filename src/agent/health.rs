@@ -4,6 +4,7 @@
 mod tests;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,9 +14,12 @@ use smol::Timer;
 use tracing::{info, warn};
 
 use crate::config::Config;
+use crate::http::Reactor;
 use crate::server::status_line::status_line;
 use crate::server::systemd::{Notifier, watchdog_interval};
-use crate::server::{Endpoints, HealthCheck, Listening, Port, ProbeReports, start_plain};
+use crate::server::{
+    Endpoints, HealthCheck, Listening, Port, ProbeReports, ServerError, listen_on_address, listen_on_socket,
+};
 use crate::sync::handles::Handles;
 use crate::sync::message::Event;
 use crate::sync::published::Published;
@@ -30,50 +34,73 @@ const PING_DEADLINE: Duration = Duration::from_secs(5);
 const PORT_RETRY: Duration = Duration::from_secs(5);
 
 /// Serves the ports that are configured.
-pub(super) fn spawn_ports(config: &Config, handles: &Handles, view: &Published, prober: &Prober) {
-    let health = ping(handles.inbox.clone(), PING_DEADLINE);
+pub(super) fn spawn_ports(
+    config: &Config,
+    reactor: &Reactor,
+    handles: &Handles,
+    view: &Published,
+    prober: &Prober,
+) {
     let probes: ProbeReports = {
         let prober = prober.clone();
         Arc::new(move || prober.reports())
     };
-    let ports = [
-        (Port::Healthz, config.healthz_port.map(|port| SocketAddr::new(config.healthz_bind_address, port))),
-        (Port::ReadOnly, config.read_only_port.map(|port| SocketAddr::new(config.address, port))),
+    let endpoints = Endpoints {
+        own_uid: rustix::process::getuid().as_raw(),
+        view: view.clone(),
+        health: ping(handles.inbox.clone(), PING_DEADLINE),
+        probes,
+        events: handles.telemetry.events.clone(),
+        metrics: handles.telemetry.metrics.clone(),
+    };
+    let at = |port: Port, address, number: Option<u16>| {
+        number.map(|number| PortPlace::Address(port, SocketAddr::new(address, number)))
+    };
+    let places = [
+        at(Port::Healthz, config.healthz_bind_address, config.healthz_port),
+        at(Port::ReadOnly, config.address, config.read_only_port),
+        config.socket_path.clone().map(PortPlace::Socket),
     ];
-    for (port, address) in ports {
-        if let Some(address) = address {
-            let endpoints = Endpoints {
-                port,
-                view: view.clone(),
-                health: health.clone(),
-                probes: probes.clone(),
-                events: handles.telemetry.events.clone(),
-                metrics: handles.telemetry.metrics.clone(),
-            };
-            handles.spawn(serve(address, endpoints));
+    for place in places.into_iter().flatten() {
+        handles.spawn(serve(place, reactor.clone(), endpoints.clone()));
+    }
+}
+
+/// Where a port is.
+enum PortPlace {
+    Address(Port, SocketAddr),
+    Socket(PathBuf),
+}
+
+impl PortPlace {
+    fn listen(&self, reactor: &Reactor, endpoints: Endpoints) -> Result<Listening, ServerError> {
+        match self {
+            PortPlace::Address(port, address) => listen_on_address(reactor, *port, *address, endpoints),
+            PortPlace::Socket(path) => listen_on_socket(reactor, path, endpoints),
         }
     }
 }
 
-/// Asks the loop whether it turns; one that does not answer within `deadline` does not. Blocks, so it is for
-/// threads that may wait.
+/// Asks the loop whether it turns; one that does not answer within `deadline` does not.
 pub(super) fn ping(inbox: Sender<Event>, deadline: Duration) -> HealthCheck {
     Arc::new(move || {
         let (reply, answer) = async_channel::bounded(1);
         let asked = inbox.try_send(Event::Ping(reply));
-        asked.map_err(|_| "the sync loop has ended".to_owned())?;
-        match smol::block_on(within(deadline, answer.recv())) {
-            Some(answered) => answered.map_err(|_| "the sync loop has ended".to_owned()),
-            None => Err(format!("the sync loop has not turned for {deadline:?}")),
-        }
+        Box::pin(async move {
+            asked.map_err(|_| "the sync loop has ended".to_owned())?;
+            match within(deadline, answer.recv()).await {
+                Some(answered) => answered.map_err(|_| "the sync loop has ended".to_owned()),
+                None => Err(format!("the sync loop has not turned for {deadline:?}")),
+            }
+        })
     })
 }
 
 /// Keeps a port open; one that is taken is tried again, for pods matter more than ports.
-async fn serve(address: SocketAddr, endpoints: Endpoints) {
+async fn serve(place: PortPlace, reactor: Reactor, endpoints: Endpoints) {
     let mut logged = LastLogged::default();
     let listening: Listening = loop {
-        match start_plain(address, endpoints.clone()) {
+        match place.listen(&reactor, endpoints.clone()) {
             Ok(listening) => break listening,
             Err(error) => {
                 let error = chain(&error);
@@ -84,7 +111,7 @@ async fn serve(address: SocketAddr, endpoints: Endpoints) {
             }
         }
     };
-    info!(address = %listening.address(), "serving");
+    info!(address = listening.name(), "serving");
     future::pending().await
 }
 

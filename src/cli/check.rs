@@ -251,7 +251,14 @@ fn check(inputs: Vec<Input>, settings: &CheckSettings<'_>, seen: Timestamp) -> V
     }
     // Cycles of pods that wait for each other are found when all pods are known.
     let mut mux = PodConfig::new([source]);
-    mux.apply(Snapshot { source, pods, objects, complete: true, unvouched: BTreeMap::new(), verdicts });
+    mux.apply(Snapshot {
+        source,
+        pods,
+        objects,
+        complete: true,
+        untrusted_signatures: BTreeMap::new(),
+        verdicts,
+    });
     mux.verdicts()
 }
 

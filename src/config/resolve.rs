@@ -77,6 +77,8 @@ pub(crate) struct Config {
     pub address: IpAddr,
     /// The port without authentication; `None` unless asked for.
     pub read_only_port: Option<u16>,
+    /// The unix socket that serves everything to root (`--socket-path`); `None` if it was switched off by an empty path.
+    pub socket_path: Option<PathBuf>,
     /// DNS servers for pods of policy ClusterFirst.
     pub cluster_dns: Vec<IpAddr>,
     /// The cluster's DNS domain; empty if there is none.
@@ -218,6 +220,11 @@ impl Config {
             healthz_port: Some(settings.int("healthzPort").unwrap_or(10248)).filter(|port| *port != 0),
             address: settings.bind_address("address").unwrap_or(Ipv4Addr::UNSPECIFIED.into()),
             read_only_port: settings.int("readOnlyPort").filter(|port| *port != 0),
+            socket_path: match flags.get("socket-path").and_then(Value::as_str) {
+                Some("") => None,
+                Some(path) => Some(path.into()),
+                None => Some("/run/rkubelet/rkubelet.sock".into()),
+            },
             cluster_dns,
             cluster_domain: settings.text("clusterDomain").unwrap_or_default().to_owned(),
             resolv_conf: match merged.get("resolvConf").and_then(Value::as_str) {

@@ -71,7 +71,7 @@ impl Dirs {
         self.pod(uid).join("etc-hosts")
     }
 
-    /// Where a container leaves its last words. kubelet's last part is any eight digits; ours are two files that take turns, so
+    /// Where a container leaves its termination message. kubelet's last part is any eight digits; ours are two files that take turns, so
     /// that a restart makes and removes none, and what the container before has left can still be read.
     pub(crate) fn termination_message(&self, uid: &PodUid, container: &str, attempt: u32) -> PathBuf {
         self.pod(uid).join("containers").join(container).join(format!("{:08x}", attempt % 2))

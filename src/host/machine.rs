@@ -1,12 +1,15 @@
 //! What the machine has: CPUs, memory, disk, huge pages, process IDs, cgroups.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use super::cgroup::mounts::Hierarchies;
+use super::files::{FileError, on};
 use crate::pod::cpu_set::CpuSet;
 use crate::pod::node_allocatable::{PID, ResourceAmounts};
 use crate::pod::quantity::Amount;
+use crate::pod::resource_field::NodeCapacity;
 use crate::pod::resources::HugePageSize;
 
 const HUGE_PAGES: &str = "/sys/kernel/mm/hugepages";
@@ -18,9 +21,8 @@ pub(crate) fn memory_capacity() -> i64 {
 
 /// What the node has of each resource; disk is that of the file system of `root`, `pods` is configured.
 pub(crate) fn node_capacity(root: &Path, pods: impl Fn(u64) -> Amount) -> ResourceAmounts {
-    let cores = u64::try_from(online_cpus().len()).unwrap_or(1);
-    let memory = u64::try_from(memory_capacity()).unwrap_or(0);
-    let disk = rustix::fs::statvfs(root).map_or(0, |disk| disk.f_blocks.saturating_mul(disk.f_frsize));
+    let (cores, memory) = (cores(), memory_bytes());
+    let disk = disk_bytes(root).unwrap_or(0);
     let mut all = vec![
         ("cpu".to_owned(), Amount::whole(cores)),
         ("memory".to_owned(), Amount::bytes(memory)),
@@ -36,6 +38,29 @@ pub(crate) fn node_capacity(root: &Path, pods: impl Fn(u64) -> Amount) -> Resour
         all.push((name, Amount::bytes(bytes.saturating_mul(count))));
     }
     all.into_iter().collect()
+}
+
+/// What the node has of that which containers can be told; disk is that of the file system of `root`.
+pub(crate) fn read_capacity(root: &Path) -> Result<NodeCapacity, FileError> {
+    let disk = disk_bytes(root).map_err(on("cannot examine", root))?;
+    Ok(NodeCapacity {
+        cpu: Amount::whole(cores()),
+        memory: Amount::whole(memory_bytes()),
+        ephemeral_storage: Amount::whole(disk),
+    })
+}
+
+fn cores() -> u64 {
+    u64::try_from(online_cpus().len()).unwrap_or(1)
+}
+
+fn memory_bytes() -> u64 {
+    u64::try_from(memory_capacity()).unwrap_or(0)
+}
+
+fn disk_bytes(root: &Path) -> io::Result<u64> {
+    let disk = rustix::fs::statvfs(root)?;
+    Ok(disk.f_blocks.saturating_mul(disk.f_frsize))
 }
 
 /// The CPUs that are online, by number.
@@ -110,7 +135,13 @@ mod tests {
             assert!(!found[name].is_zero(), "{name}");
         }
         assert_eq!(found["pods"], found["cpu"] + found["cpu"]);
-        assert_eq!(found["memory"], Amount::whole(u64::try_from(memory_capacity()).unwrap()));
+        let told = read_capacity(Path::new("/")).unwrap();
+        for (name, amount) in
+            [("cpu", told.cpu), ("memory", told.memory), ("ephemeral-storage", told.ephemeral_storage)]
+        {
+            assert_eq!(found[name], amount, "{name}");
+        }
+        assert!(read_capacity(Path::new("/nowhere")).is_err());
     }
 
     #[test]

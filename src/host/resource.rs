@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Dirs;
-use super::capacity::read_capacity;
 use super::cgroup::{CgroupError, Cgroups, PodCgroups};
 use super::device_manager::{DeviceManager, DeviceStateError};
 use super::files::{FileError, make_dir, remove_tree};
+use super::machine::read_capacity;
 use super::mounts::unmount_ours;
 use super::volume::{VolumeError, plan_pod_volumes};
 use crate::pod::object::PodObjects;

@@ -91,7 +91,7 @@ impl Redirects {
     ) -> Result<Option<Url>, RedirectError> {
         match *self {
             Self::AnyHost { most, plain_text } => {
-                within(most, followed)?;
+                check_count(most, followed)?;
                 let to = from.join(location.ok_or(RedirectError::Nowhere { status })?)?;
                 if from.scheme == Scheme::Https && to.scheme == Scheme::Http {
                     return Err(RedirectError::LeavesTls { to });
@@ -109,14 +109,14 @@ impl Redirects {
                 if to.host != from.host {
                     return Ok(None);
                 }
-                within(most, followed)?;
+                check_count(most, followed)?;
                 Ok(Some(to))
             }
         }
     }
 }
 
-fn within(most: usize, followed: usize) -> Result<(), RedirectError> {
+fn check_count(most: usize, followed: usize) -> Result<(), RedirectError> {
     if followed < most { Ok(()) } else { Err(RedirectError::TooMany { most }) }
 }
 

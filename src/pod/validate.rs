@@ -101,7 +101,7 @@ fn validate_metadata(metadata: &ObjectMeta, findings: &mut Findings) {
 fn validate_spec(spec: &PodSpec, findings: &mut Findings) {
     let restart = spec.restart_policy.as_deref();
     findings.one_of("spec.restartPolicy", restart, &["Always", "OnFailure", "Never"]);
-    findings.within("spec.activeDeadlineSeconds", spec.active_deadline_seconds, 1..=i64::from(i32::MAX));
+    findings.in_range("spec.activeDeadlineSeconds", spec.active_deadline_seconds, 1..=i64::from(i32::MAX));
     let filled = |name: &Option<String>| name.clone().filter(|name| !name.is_empty());
     findings.check("spec.hostname", filled(&spec.hostname).and_then(|name| names::not_label(&name)));
     findings.check("spec.subdomain", filled(&spec.subdomain).and_then(|name| names::not_label(&name)));

@@ -36,7 +36,7 @@ const MAX_DIRS: usize = 512;
 /// A pod, and its files as they were last seen.
 struct WatchedPod {
     uid: PodUid,
-    wish: WatchedFiles,
+    files: WatchedFiles,
     /// Of those that were there.
     states: BTreeMap<PathBuf, u64>,
     /// It was looked at before.
@@ -85,7 +85,7 @@ pub(crate) async fn run_file_watch(
         for (name, watched) in &mut pods {
             let changed = note(watched, &states);
             if let Some(shown) = view.pods.get(name).filter(|_| !changed.is_empty()) {
-                tell(&runtime, &handles, shown, &watched.wish, &changed).await;
+                tell(&runtime, &handles, shown, &watched.files, &changed).await;
             }
         }
     }
@@ -100,9 +100,9 @@ fn follow(pods: &mut BTreeMap<PodName, WatchedPod>, view: &View) -> bool {
         if pods.contains_key(name) || shown.state.is_none() {
             continue;
         }
-        if let Ok(Some(wish)) = watched_files(&shown.pod.metadata, &shown.pod.spec) {
+        if let Ok(Some(files)) = watched_files(&shown.pod.metadata, &shown.pod.spec) {
             let uid = shown.pod.uid.clone();
-            pods.insert(name.clone(), WatchedPod { uid, wish, states: BTreeMap::new(), known: false });
+            pods.insert(name.clone(), WatchedPod { uid, files, states: BTreeMap::new(), known: false });
             moved = true;
         }
     }
@@ -111,7 +111,7 @@ fn follow(pods: &mut BTreeMap<PodName, WatchedPod>, view: &View) -> bool {
 
 /// Watches what must be watched, and then looks at the files: what changes in between is told.
 async fn look(inotify: &Inotify, pods: &BTreeMap<PodName, WatchedPod>) -> BTreeMap<PathBuf, u64> {
-    let files = pods.values().flat_map(|watched| &watched.wish.files);
+    let files = pods.values().flat_map(|watched| &watched.files.files);
     let paths: BTreeSet<PathBuf> = files.map(|file| file.path.clone()).collect();
     let looked = paths.clone();
     let mut dirs: BTreeSet<PathBuf> =
@@ -132,7 +132,7 @@ async fn look(inotify: &Inotify, pods: &BTreeMap<PodName, WatchedPod>) -> BTreeM
 /// Notes what the files are now; those that have changed since they were last seen.
 fn note(watched: &mut WatchedPod, states: &BTreeMap<PathBuf, u64>) -> Vec<PathBuf> {
     let mut changed = Vec::new();
-    for file in &watched.wish.files {
+    for file in &watched.files.files {
         if let Some(state) = states.get(&file.path)
             && watched.states.insert(file.path.clone(), *state) != Some(*state)
         {
@@ -147,11 +147,11 @@ async fn tell(
     runtime: &Arc<Runtime>,
     handles: &Handles,
     shown: &PodView,
-    wish: &WatchedFiles,
+    watched: &WatchedFiles,
     changed: &[PathBuf],
 ) {
     let pod: &Pod = &shown.pod;
-    let files = wish.files.iter().filter(|file| changed.contains(&file.path));
+    let files = watched.files.iter().filter(|file| changed.contains(&file.path));
     let names: BTreeSet<&str> = files.flat_map(|file| file.containers.iter().map(String::as_str)).collect();
     let running: Vec<(String, ContainerId)> = shown
         .state
@@ -163,7 +163,7 @@ async fn tell(
     let list = changed.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
     for (name, _) in &running {
         let Some((which, _)) = pod.containers().find(|(_, spec)| spec.name == *name) else { continue };
-        let message = match wish.on_change {
+        let message = match watched.on_change {
             OnChange::Restart => format!("Watched file changed: {list}, container {name} will be restarted"),
             OnChange::Signal(number) => {
                 format!("Watched file changed: {list}, container {name} gets signal {number}")
@@ -172,7 +172,7 @@ async fn tell(
         let of = (&pod.name, &pod.uid);
         handles.telemetry.events.record(EventType::Normal, of, (which, name), "WatchedFileChanged", &message);
     }
-    match wish.on_change {
+    match watched.on_change {
         OnChange::Restart => {
             let containers = running.into_iter().map(|(_, id)| id).collect();
             handles.send(Event::Restart { pod: pod.name.clone(), uid: pod.uid.clone(), containers }).await;
@@ -199,8 +199,8 @@ mod tests {
     #[test]
     fn what_is_missing_changes_nothing_until_it_is_back() {
         let file = |path: &str| WatchedFile { path: path.into(), containers: BTreeSet::new() };
-        let wish = WatchedFiles { files: vec![file("/a"), file("/b")], on_change: OnChange::Restart };
-        let mut watched = WatchedPod { uid: PodUid::from("u"), wish, states: BTreeMap::new(), known: false };
+        let files = WatchedFiles { files: vec![file("/a"), file("/b")], on_change: OnChange::Restart };
+        let mut watched = WatchedPod { uid: PodUid::from("u"), files, states: BTreeMap::new(), known: false };
         let mut look = |states: &[(&str, u64)]| -> Vec<String> {
             let states = states.iter().map(|(path, state)| (PathBuf::from(path), *state)).collect();
             note(&mut watched, &states).iter().map(|path| path.display().to_string()).collect()

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use futures_lite::future;
 use jiff::Timestamp;
 
-use super::Runtime;
+use super::{Answer, PodObserver, Runtime};
 use crate::host::termination_message;
 use crate::host::volume::absolute;
 use crate::pod::hook::Hook;
@@ -73,102 +73,107 @@ impl HasId for Container {
     }
 }
 
-impl Runtime {
-    /// Reads all instances of a pod name.
-    ///
-    /// # Errors
-    /// When a call fails; what vanished between two calls is no error.
-    pub(super) async fn observe_pod(&self, name: &PodName, cache: &mut Cache) -> Result<Observed, CriError> {
-        let labels = BTreeMap::from([
-            (keys::POD_NAME.to_owned(), name.name.clone()),
-            (keys::POD_NAMESPACE.to_owned(), name.namespace.clone()),
-        ]);
-        let sandboxes = PodSandboxFilter { label_selector: labels.clone(), ..Default::default() };
-        let containers = ContainerFilter { label_selector: labels, ..Default::default() };
-        let (sandboxes, containers) = future::try_zip(
-            self.cri.list_pod_sandbox(Some(sandboxes)),
-            self.cri.list_containers(Some(containers)),
-        )
-        .await?;
+impl PodObserver for Runtime {
+    fn observe<'a>(
+        &'a self,
+        pod: &'a PodName,
+        cache: &'a mut Cache,
+    ) -> Answer<'a, Result<Observed, CriError>> {
+        Box::pin(async move {
+            let labels = BTreeMap::from([
+                (keys::POD_NAME.to_owned(), pod.name.clone()),
+                (keys::POD_NAMESPACE.to_owned(), pod.namespace.clone()),
+            ]);
+            let sandboxes = PodSandboxFilter { label_selector: labels.clone(), ..Default::default() };
+            let containers = ContainerFilter { label_selector: labels, ..Default::default() };
+            let (sandboxes, containers) = future::try_zip(
+                self.cri.list_pod_sandbox(Some(sandboxes)),
+                self.cri.list_containers(Some(containers)),
+            )
+            .await?;
 
-        let mut observed = Observed::default();
-        let mut seen = Cache::default();
-        for listed in sandboxes {
-            let sandbox = match cache.sandboxes.take(&listed.id, listed.state) {
-                Some(sandbox) => sandbox,
-                None => match gone(self.observe_sandbox(&listed).await)? {
+            let mut observed = Observed::default();
+            let mut seen = Cache::default();
+            for listed in sandboxes {
+                let sandbox = match cache.sandboxes.take(&listed.id, listed.state) {
                     Some(sandbox) => sandbox,
-                    None => continue,
-                },
-            };
-            seen.sandboxes.insert(listed.state, sandbox.clone());
-            observed.sandboxes.push(sandbox);
-        }
-        for listed in containers {
-            let container = match cache.containers.take(&listed.id, listed.state) {
-                Some(container) => container,
-                None => match gone(self.observe_container(&listed).await)? {
+                    None => match gone(self.observe_sandbox(&listed).await)? {
+                        Some(sandbox) => sandbox,
+                        None => continue,
+                    },
+                };
+                seen.sandboxes.insert(listed.state, sandbox.clone());
+                observed.sandboxes.push(sandbox);
+            }
+            for listed in containers {
+                let container = match cache.containers.take(&listed.id, listed.state) {
                     Some(container) => container,
-                    None => continue,
-                },
-            };
-            seen.containers.insert(listed.state, container.clone());
-            observed.containers.push(container);
-        }
-        *cache = seen;
-        Ok(observed)
+                    None => match gone(self.observe_container(&listed).await)? {
+                        Some(container) => container,
+                        None => continue,
+                    },
+                };
+                seen.containers.insert(listed.state, container.clone());
+                observed.containers.push(container);
+            }
+            *cache = seen;
+            Ok(observed)
+        })
     }
 
-    /// What [`Runtime::observe_pod`] would find, where nothing has happened since but that these were made: asks for those
-    /// alone.
-    ///
-    /// # Errors
-    /// When a call fails, as it does for what is gone again.
-    pub(super) async fn observe_what_was_made(
-        &self,
+    fn observe_made<'a>(
+        &'a self,
         mut observed: Observed,
-        made: &[Made],
-        cache: &mut Cache,
-    ) -> Result<Observed, CriError> {
-        for made in made {
-            match made {
-                Made::Sandbox(id) => {
-                    let mut status = self.cri.pod_sandbox_status(id).await?;
-                    let network = status.network.take();
-                    let listed = proto::PodSandbox {
-                        id: status.id,
-                        metadata: status.metadata,
-                        state: status.state,
-                        created_at: status.created_at,
-                        labels: status.labels,
-                        annotations: status.annotations,
-                        ..proto::PodSandbox::default()
-                    };
-                    let sandbox = sandbox(&listed, network);
-                    cache.sandboxes.insert(listed.state, sandbox.clone());
-                    observed.sandboxes.push(sandbox);
-                }
-                Made::Container { id, sandbox } => {
-                    let status = self.cri.container_status(id).await?;
-                    let listed = proto::Container {
-                        id: status.id.clone(),
-                        pod_sandbox_id: sandbox.0.clone(),
-                        metadata: status.metadata.clone(),
-                        state: status.state,
-                        created_at: status.created_at,
-                        labels: status.labels.clone(),
-                        annotations: status.annotations.clone(),
-                        ..proto::Container::default()
-                    };
-                    let container = container(&listed, status, &self.node.boot_id).await;
-                    cache.containers.insert(listed.state, container.clone());
-                    observed.containers.push(container);
+        made: &'a [Made],
+        cache: &'a mut Cache,
+    ) -> Answer<'a, Result<Observed, CriError>> {
+        Box::pin(async move {
+            for made in made {
+                match made {
+                    Made::Sandbox(id) => {
+                        let mut status = self.cri.pod_sandbox_status(id).await?;
+                        let network = status.network.take();
+                        let listed = proto::PodSandbox {
+                            id: status.id,
+                            metadata: status.metadata,
+                            state: status.state,
+                            created_at: status.created_at,
+                            labels: status.labels,
+                            annotations: status.annotations,
+                            ..proto::PodSandbox::default()
+                        };
+                        let sandbox = sandbox(&listed, network);
+                        cache.sandboxes.insert(listed.state, sandbox.clone());
+                        observed.sandboxes.push(sandbox);
+                    }
+                    Made::Container { id, sandbox } => {
+                        let status = self.cri.container_status(id).await?;
+                        let listed = proto::Container {
+                            id: status.id.clone(),
+                            pod_sandbox_id: sandbox.0.clone(),
+                            metadata: status.metadata.clone(),
+                            state: status.state,
+                            created_at: status.created_at,
+                            labels: status.labels.clone(),
+                            annotations: status.annotations.clone(),
+                            ..proto::Container::default()
+                        };
+                        let container = container(&listed, status, &self.node.boot_id).await;
+                        cache.containers.insert(listed.state, container.clone());
+                        observed.containers.push(container);
+                    }
                 }
             }
-        }
-        Ok(observed)
+            Ok(observed)
+        })
     }
 
+    fn node_ips(&self) -> Vec<String> {
+        self.node.node_ips.get()
+    }
+}
+
+impl Runtime {
     async fn observe_sandbox(&self, listed: &proto::PodSandbox) -> Result<Sandbox, CriError> {
         let network = if is_ready(listed) {
             self.cri.pod_sandbox_status(&SandboxId(listed.id.clone())).await?.network

@@ -47,7 +47,12 @@ impl SandboxContext {
 
 /// What a worker asks of the runtime and of the node. Every answer comes in bounded time; an answer that is not awaited any
 /// more is given up.
-pub(crate) trait PodRuntime: Debug + Send + Sync {
+pub(crate) trait PodRuntime: PodObserver + PodStarter + PodStopper {}
+
+impl<T: PodObserver + PodStarter + PodStopper> PodRuntime for T {}
+
+/// What there is.
+pub(crate) trait PodObserver: Debug + Send + Sync {
     /// All that the runtime holds of a pod name.
     fn observe<'a>(
         &'a self,
@@ -55,7 +60,7 @@ pub(crate) trait PodRuntime: Debug + Send + Sync {
         cache: &'a mut Cache,
     ) -> Answer<'a, Result<Observed, CriError>>;
 
-    /// What [`PodRuntime::observe`] would find, if nothing has happened since `before` but that these were made.
+    /// What [`PodObserver::observe`] would find, if nothing has happened since `before` but that these were made.
     fn observe_made<'a>(
         &'a self,
         before: Observed,
@@ -63,6 +68,12 @@ pub(crate) trait PodRuntime: Debug + Send + Sync {
         cache: &'a mut Cache,
     ) -> Answer<'a, Result<Observed, CriError>>;
 
+    /// The addresses of the node; none while it has none.
+    fn node_ips(&self) -> Vec<String>;
+}
+
+/// The steps that start something.
+pub(crate) trait PodStarter: Debug + Send + Sync {
     /// Prepares what an instance needs on the node, with these ConfigMaps and Secrets. May be repeated.
     fn prepare_instance<'a>(
         &'a self,
@@ -141,7 +152,10 @@ pub(crate) trait PodRuntime: Debug + Send + Sync {
         pod_ip: Option<&'a str>,
         limit: Duration,
     ) -> Answer<'a, Result<(), HookError>>;
+}
 
+/// The steps that end something.
+pub(crate) trait PodStopper: Debug + Send + Sync {
     /// Tells a container to end, and kills it when `grace` seconds have passed. May be given up, and asked again with less.
     fn end_container<'a>(
         &'a self,
@@ -166,9 +180,6 @@ pub(crate) trait PodRuntime: Debug + Send + Sync {
     /// Releases what an instance has on the node.
     fn release_instance<'a>(&'a self, pod: &'a PodName, uid: &'a PodUid)
     -> Answer<'a, Result<(), StepError>>;
-
-    /// The addresses of the node; none while it has none.
-    fn node_ips(&self) -> Vec<String>;
 }
 
 /// What the prober asks for.

@@ -12,14 +12,18 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::Container;
 
 use super::cgroups::driver_advice;
+use super::handlers::hooks::HookError;
 use super::limiter::{Permit, hold_permit};
-use super::{Runtime, SandboxContext, StepError};
+use super::{Answer, Image, ImageError, PodStarter, Runtime, SandboxContext, StepError};
+use crate::host::machine::read_capacity;
 use crate::host::resource::ResourceError;
-use crate::host::volume;
+use crate::host::volume::{self, OldFiles, plan_object_volumes};
 use crate::host::{files, termination_message};
-use crate::plan::{StartContainer, Waiting};
+use crate::plan::{PullPermit, StartContainer, Waiting};
+use crate::pod::hook::Hook;
 use crate::pod::object::PodObjects;
 use crate::pod::observed::Sandbox;
+use crate::pod::priority::priority;
 use crate::pod::{
     ContainerId, ContainerRef, Finding, Pod, SandboxId, dns, env, field_ref::resolve_field,
     hostname::host_names, hosts::hosts_file, is_sidecar, resource_field::resolve_resource,
@@ -74,46 +78,133 @@ impl StartError {
     }
 }
 
-impl Runtime {
-    /// Prepares what an instance needs on the node.
-    ///
-    /// # Errors
-    /// When something cannot be made, or is not what the manifest says.
-    pub(super) async fn prepare_resources(
-        &self,
-        pod: &Arc<Pod>,
-        objects: &Arc<PodObjects>,
-    ) -> Result<(), StartError> {
-        self.cgroup_driver().await?;
-        let (resources, prepared, objects) = (self.resources.clone(), pod.clone(), objects.clone());
-        let begun = Instant::now();
-        let prepared = smol::unblock(move || resources.prepare(&prepared, &objects)).await;
-        tracing::debug!(pod = %pod.name, took = ?begun.elapsed(), "prepared what a pod needs on the node");
-        prepared.map_err(|error| StartError::refused(error.reason, chain(&error.source)))
+impl PodStarter for Runtime {
+    fn prepare_instance<'a>(
+        &'a self,
+        pod: &'a Arc<Pod>,
+        objects: &'a Arc<PodObjects>,
+    ) -> Answer<'a, Result<(), StartError>> {
+        Box::pin(async move {
+            self.cgroup_driver().await?;
+            let (resources, prepared, objects) = (self.resources.clone(), pod.clone(), objects.clone());
+            let begun = Instant::now();
+            let prepared = smol::unblock(move || resources.prepare(&prepared, &objects)).await;
+            tracing::debug!(pod = %pod.name, took = ?begun.elapsed(), "prepared what a pod needs on the node");
+            prepared.map_err(|error| StartError::refused(error.reason, chain(&error.source)))
+        })
     }
 
-    /// Makes a sandbox.
-    ///
-    /// # Errors
-    /// When it is refused.
-    pub(super) async fn run_sandbox(
-        &self,
-        pod: &Pod,
+    fn update_volumes<'a>(
+        &'a self,
+        pod: &'a Arc<Pod>,
+        objects: &'a Arc<PodObjects>,
+        old: OldFiles,
+    ) -> Answer<'a, Result<(), StepError>> {
+        let (pod, objects, dirs) = (pod.clone(), objects.clone(), self.node.dirs.clone());
+        Box::pin(smol::unblock(move || {
+            let node = read_capacity(dirs.root())?;
+            let volumes = plan_object_volumes(&pod, &objects, &dirs, &node);
+            let updated = volumes.iter().try_for_each(|volume| volume.update(old));
+            Ok(updated.map_err(ResourceError::from)?)
+        }))
+    }
+
+    fn sandbox_context<'a>(
+        &'a self,
+        pod: &'a Pod,
+        attempt: u32,
+    ) -> Answer<'a, Result<SandboxContext, StartError>> {
+        Box::pin(self.sandbox_config(pod, attempt))
+    }
+
+    fn sandbox_permit<'a>(&'a self, pod: &'a Pod) -> Answer<'a, Permit> {
+        Box::pin(self.sandbox_permits.acquire(priority(&pod.spec)))
+    }
+
+    fn create_sandbox<'a>(
+        &'a self,
+        pod: &'a Pod,
         context: SandboxContext,
         permit: Permit,
-    ) -> Result<SandboxId, StartError> {
-        let handler = pod.spec.runtime_class_name.as_deref().unwrap_or_default();
-        let run = self.cri.run_pod_sandbox((*context.0).clone(), handler);
-        match hold_permit(permit, MAX_PERMIT, run).await {
-            Ok(id) => Ok(id),
-            Err(error) => match driver_advice(&error.message).or(self.missing_handler(handler, &error).await)
-            {
-                Some(message) => Err(StartError::refused(SANDBOX_ERROR, message)),
-                None => Err(StartError::cri(SANDBOX_ERROR, error)),
-            },
-        }
+    ) -> Answer<'a, Result<SandboxId, StartError>> {
+        Box::pin(async move {
+            let handler = pod.spec.runtime_class_name.as_deref().unwrap_or_default();
+            let run = self.cri.run_pod_sandbox((*context.0).clone(), handler);
+            match hold_permit(permit, MAX_PERMIT, run).await {
+                Ok(id) => Ok(id),
+                Err(error) => {
+                    match driver_advice(&error.message).or(self.missing_handler(handler, &error).await) {
+                        Some(message) => Err(StartError::refused(SANDBOX_ERROR, message)),
+                        None => Err(StartError::cri(SANDBOX_ERROR, error)),
+                    }
+                }
+            }
+        })
     }
 
+    fn look_for_image<'a>(
+        &'a self,
+        pod: &'a Pod,
+        container: &'a Container,
+        permit: PullPermit,
+    ) -> Answer<'a, Result<Image, ImageError>> {
+        Box::pin(self.images.look_for_all(pod, container, permit))
+    }
+
+    fn pull_image<'a>(
+        &'a self,
+        pod: &'a Pod,
+        container: &'a Container,
+        objects: &'a PodObjects,
+        context: SandboxContext,
+    ) -> Answer<'a, Result<String, ImageError>> {
+        Box::pin(self.images.pull_all(pod, container, objects, context))
+    }
+
+    fn create_container<'a>(
+        &'a self,
+        pod: &'a Pod,
+        start: &'a StartContainer,
+        objects: &'a PodObjects,
+        sandbox: &'a Sandbox,
+        image: String,
+        context: SandboxContext,
+    ) -> Answer<'a, Result<ContainerId, StartError>> {
+        Box::pin(self.make_container(pod, start, objects, sandbox, image, context))
+    }
+
+    fn start_container<'a>(
+        &'a self,
+        pod: &'a Pod,
+        start: &'a StartContainer,
+        id: &'a ContainerId,
+    ) -> Answer<'a, Result<(), StartError>> {
+        Box::pin(async move {
+            let container = specified(pod, start)?.name.as_str();
+            let log = self.node.dirs.log(&pod.name, &pod.uid, container, start.attempt);
+            let link = self.node.dirs.log_link(&pod.name, container, id);
+            // Before it starts, so that none goes without. Collectors lose a log without its link; the container is
+            // none the worse.
+            if let Err(error) = smol::unblock(move || files::link_log(&link, &log)).await {
+                tracing::warn!(pod = %pod.name, container, error = chain(&error), "cannot link the log");
+            }
+            let _under_way = self.starts.read().await;
+            self.cri.start_container(id).await.map_err(|error| StartError::cri("RunContainerError", error))
+        })
+    }
+
+    fn run_hook<'a>(
+        &'a self,
+        id: &'a ContainerId,
+        hook: &'a Hook,
+        pod_ip: Option<&'a str>,
+        limit: Duration,
+    ) -> Answer<'a, Result<(), HookError>> {
+        Box::pin(self.handlers.run_hook(id, hook, pod_ip, limit))
+    }
+}
+
+impl Runtime {
     /// Says so if a sandbox was refused because the runtime has no such handler.
     async fn missing_handler(&self, handler: &str, refusal: &CriError) -> Option<String> {
         if handler.is_empty() || refusal.class != ErrorClass::Refused {
@@ -131,7 +222,7 @@ impl Runtime {
     ///
     /// # Errors
     /// When any of that is refused.
-    pub(super) async fn make_container(
+    async fn make_container(
         &self,
         pod: &Pod,
         start: &StartContainer,
@@ -209,33 +300,11 @@ impl Runtime {
         Ok(id)
     }
 
-    /// Links the log of a created container and starts it.
-    ///
-    /// # Errors
-    /// When the runtime refuses.
-    pub(super) async fn link_log_and_start(
-        &self,
-        pod: &Pod,
-        start: &StartContainer,
-        id: &ContainerId,
-    ) -> Result<(), StartError> {
-        let container = specified(pod, start)?.name.as_str();
-        let log = self.node.dirs.log(&pod.name, &pod.uid, container, start.attempt);
-        let link = self.node.dirs.log_link(&pod.name, container, id);
-        // Before it starts, so that none goes without. Collectors lose a log without its link; the container is
-        // none the worse.
-        if let Err(error) = smol::unblock(move || files::link_log(&link, &log)).await {
-            tracing::warn!(pod = %pod.name, container, error = chain(&error), "cannot link the log");
-        }
-        let _under_way = self.starts.read().await;
-        self.cri.start_container(id).await.map_err(|error| StartError::cri("RunContainerError", error))
-    }
-
     /// How the runtime is told of a sandbox.
     ///
     /// # Errors
     /// When the node's resolver file cannot be read, or the pod's host name is too long.
-    pub(super) async fn sandbox_config(&self, pod: &Pod, attempt: u32) -> Result<SandboxContext, StartError> {
+    async fn sandbox_config(&self, pod: &Pod, attempt: u32) -> Result<SandboxContext, StartError> {
         self.admit_security(pod).await?;
         let error = |error: StepError| StartError::step(SANDBOX_ERROR, &error);
         let node = match self.node.resolv_conf.clone() {

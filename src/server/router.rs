@@ -1,243 +1,154 @@
-//! From a request to its response.
+//! From a request to what is to be done for it.
 //!
-//! Owns the table of paths. Invariant: pure; what must be looked up outside (health, the process) is a
-//! function in [`ServerState`], called only by the paths that need it. Must not: know a transport.
+//! Owns the table of paths. Invariant: pure; a path that is not in the table of its port is not found. Must not: know a
+//! transport, decide who may ask, or carry anything out: what must be looked up outside is an [`Action`], which
+//! `handlers` carries out.
 
-use crate::probe::schedule::ProbeReport;
-use crate::status::events::EventList;
-use crate::status::metrics::process::Process;
-use crate::status::metrics::{Metrics, exposition};
-use crate::sync::view::{View, to_json};
+use super::health::HealthQuestion;
+use super::request::{Method, Port, Request, Response};
 
-use super::{metrics_page, pods};
-
-/// Which of the agent's ports is asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Port {
-    /// The health port: is the agent alive?
-    Healthz,
-    /// The read-only port: pods, verdicts and metrics, without authentication.
-    ReadOnly,
-}
-
-/// What the request wants done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Method {
-    /// `GET`.
-    Get,
-    /// `HEAD`: as `GET`, but the transport sends no body.
-    Head,
-    /// Anything else; nothing here can be changed.
-    Other,
-}
-
-/// A request, as far as we look at it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Request<'a> {
-    /// The method.
-    pub method: Method,
-    /// The path, up to the question mark.
-    pub path: &'a str,
-    /// What follows the question mark; empty if there is none.
-    pub query: &'a str,
-}
-
-/// A whole response.
+/// What is to be done for a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Response {
-    /// The status code.
-    pub status: u16,
-    /// The body's type.
-    pub content_type: &'static str,
-    /// The body.
-    pub body: Vec<u8>,
-}
-
-impl Response {
-    /// A response in words.
-    pub(crate) fn text(status: u16, body: impl Into<String>) -> Self {
-        Self { status, content_type: "text/plain; charset=utf-8", body: body.into().into_bytes() }
-    }
-
-    /// The methods to name in the header `Allow`, if the request's was refused.
-    pub(crate) fn allow(&self) -> Option<&'static str> {
-        (self.status == 405).then_some("GET, HEAD")
-    }
-}
-
-/// What a response can be made of, at the moment of the request.
-#[derive(Clone, Copy)]
-pub(crate) struct ServerState<'a> {
-    /// The port that was asked.
-    pub port: Port,
-    /// The newest view.
-    pub view: &'a View,
-    /// Asks the sync loop; may wait for some seconds.
-    pub health: &'a dyn Fn() -> Result<(), String>,
-    /// Reads what is known of every probe.
-    pub probes: &'a dyn Fn() -> Vec<ProbeReport>,
-    /// Reads the newest events.
-    pub events: &'a dyn Fn() -> EventList,
-    /// The counters.
-    pub metrics: &'a Metrics,
-    /// Reads the agent's own process.
-    pub process: &'a dyn Fn() -> Process,
-}
-
-/// What is found under a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ServedPath {
-    Ping,
-    Health,
+pub(crate) enum Action {
+    /// Say whether the agent is well.
+    Health(HealthQuestion),
+    /// List the pods.
     Pods,
+    /// List what became of each manifest.
     Verdicts,
+    /// List the probes.
     Probes,
+    /// List the events.
     Events,
+    /// Show the counters.
     Metrics,
 }
 
-fn endpoint(port: Port, path: &str) -> Option<ServedPath> {
-    match (port, path) {
-        (_, "/healthz" | "/healthz/syncloop") => Some(ServedPath::Health),
-        (_, "/healthz/ping") => Some(ServedPath::Ping),
-        (Port::ReadOnly, "/pods" | "/pods/") => Some(ServedPath::Pods),
-        (Port::ReadOnly, "/verdicts") => Some(ServedPath::Verdicts),
-        (Port::ReadOnly, "/probes") => Some(ServedPath::Probes),
-        (Port::ReadOnly, "/events") => Some(ServedPath::Events),
-        (Port::ReadOnly, "/metrics") => Some(ServedPath::Metrics),
-        _ => None,
-    }
+/// One line of the table.
+struct ServedPath {
+    /// The path: a segment in braces stands for any that is not empty, and a slash at the end for itself or nothing.
+    path: &'static str,
+    /// The ports that have it.
+    ports: &'static [Port],
+    /// The methods that it takes, as in the header `Allow`; `HEAD` is for those that take `GET`.
+    methods: &'static str,
+    /// What is to be done, or why nothing can be.
+    action: fn(&Call<'_>) -> Result<Action, Response>,
 }
 
-/// The response to `request`.
-pub(crate) fn route(request: &Request<'_>, state: &ServerState<'_>) -> Response {
-    let Some(endpoint) = endpoint(state.port, request.path) else {
-        return Response::text(404, "404 page not found\n");
+/// A request that a line of the table is for.
+struct Call<'a> {
+    request: &'a Request,
+}
+
+const EVERY: &[Port] = &[Port::Healthz, Port::ReadOnly, Port::Socket];
+/// Kubelet's smaller set, which its port without authentication has too.
+const READING: &[Port] = &[Port::ReadOnly, Port::Socket];
+
+const GET: &str = "GET, HEAD";
+
+const fn get(
+    path: &'static str,
+    ports: &'static [Port],
+    action: fn(&Call<'_>) -> Result<Action, Response>,
+) -> ServedPath {
+    ServedPath { path, ports, methods: GET, action }
+}
+
+/// Every path. The first line that fits counts.
+#[rustfmt::skip]
+static ROUTES: &[ServedPath] = &[
+    get("/healthz", EVERY, |call| Ok(Action::Health(HealthQuestion::of_all("healthz", call.request)))),
+    get("/livez", EVERY, |call| Ok(Action::Health(HealthQuestion::of_all("livez", call.request)))),
+    get("/readyz", EVERY, |call| Ok(Action::Health(HealthQuestion::of_all("readyz", call.request)))),
+    get("/healthz/ping", EVERY, |_| Ok(Action::Health(HealthQuestion::Ping))),
+    get("/healthz/log", EVERY, |_| Ok(Action::Health(HealthQuestion::Log))),
+    get("/healthz/syncloop", EVERY, |_| Ok(Action::Health(HealthQuestion::SyncLoop))),
+    get("/pods/", READING, |_| Ok(Action::Pods)),
+    get("/verdicts", READING, |_| Ok(Action::Verdicts)),
+    get("/probes", READING, |_| Ok(Action::Probes)),
+    get("/events", READING, |_| Ok(Action::Events)),
+    get("/metrics", READING, |_| Ok(Action::Metrics)),
+];
+
+/// What is to be done for the request, or the response of one for which nothing can be done.
+pub(crate) fn route(request: &Request) -> Result<Action, Response> {
+    let found =
+        ROUTES.iter().find(|route| route.ports.contains(&request.port) && fits(route.path, &request.path));
+    let Some(route) = found else {
+        return Err(Response::text(404, "404 page not found\n"));
     };
-    if request.method == Method::Other {
-        return Response::text(405, "405 method not allowed\n");
+    if !takes(route.methods, request.method) {
+        let refused = Response::text(405, "405: Method Not Allowed\n");
+        return Err(Response { allow: route.methods, ..refused });
     }
-    match endpoint {
-        ServedPath::Ping => Response::text(200, "ok"),
-        ServedPath::Health => match (state.health)() {
-            Ok(()) => Response::text(200, "ok"),
-            Err(reason) => Response::text(500, format!("syncloop: {reason}\n")),
-        },
-        ServedPath::Pods => json("the list of pods", pods::render(state.view)),
-        ServedPath::Verdicts => json("the verdicts", to_json(&state.view.verdicts)),
-        ServedPath::Probes => json("the probes", serde_json::to_vec(&(state.probes)())),
-        ServedPath::Events => json("the events", serde_json::to_vec(&(state.events)())),
-        ServedPath::Metrics => {
-            let page = metrics_page::render(state.view, state.metrics, &(state.process)());
-            Response { status: 200, content_type: exposition::CONTENT_TYPE, body: page.into_bytes() }
-        }
-    }
+    (route.action)(&Call { request })
 }
 
-fn json(what: &str, body: Result<Vec<u8>, serde_json::Error>) -> Response {
-    match body {
-        Ok(body) => Response { status: 200, content_type: "application/json", body },
-        Err(error) => Response::text(500, format!("cannot write {what}: {error}\n")),
-    }
+fn takes(methods: &str, method: Method) -> bool {
+    methods.split(", ").any(|taken| Method::named(taken) == method)
+}
+
+fn fits(pattern: &str, path: &str) -> bool {
+    pattern == path || pattern.strip_suffix('/').is_some_and(|short| !short.is_empty() && short == path)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-
     use super::*;
-    use crate::status::events::ring::Ring;
+    use crate::server::request::tests::request;
 
-    /// The response, and whether health and process were looked up.
-    fn routed(port: Port, method: Method, path: &str, health: Result<(), String>) -> (Response, bool, bool) {
-        let (asked, read) = (Cell::new(false), Cell::new(false));
-        let check = || {
-            asked.set(true);
-            health.clone()
-        };
-        let process = || {
-            read.set(true);
-            Process::default()
-        };
-        let (view, metrics) = (View::default(), Metrics::default());
-        let state = ServerState {
-            port,
-            view: &view,
-            health: &check,
-            probes: &Vec::new,
-            events: &|| Ring::default().list("node1"),
-            metrics: &metrics,
-            process: &process,
-        };
-        let response = route(&Request { method, path, query: "" }, &state);
-        (response, asked.get(), read.get())
+    fn status(port: Port, method: Method, path: &str) -> u16 {
+        match route(&request(port, method, path)) {
+            Ok(_) => 200,
+            Err(response) => response.status,
+        }
     }
 
     #[test]
     fn paths_by_port() {
-        use Method::{Get, Head, Other};
-        for (method, path, healthz, read_only) in [
-            (Get, "/healthz", 200, 200),
-            (Head, "/healthz", 200, 200),
-            (Get, "/healthz/ping", 200, 200),
-            (Get, "/healthz/syncloop", 200, 200),
-            (Other, "/healthz", 405, 405),
-            (Get, "/healthz/", 404, 404),
-            (Get, "/healthz/other", 404, 404),
-            (Get, "/pods", 404, 200),
-            (Get, "/pods/", 404, 200),
-            (Head, "/pods", 404, 200),
-            (Other, "/pods", 404, 405),
-            (Get, "/pods/x", 404, 404),
-            (Get, "/verdicts", 404, 200),
-            (Other, "/verdicts", 404, 405),
-            (Get, "/probes", 404, 200),
-            (Other, "/probes", 404, 405),
-            (Get, "/events", 404, 200),
-            (Other, "/events", 404, 405),
-            (Get, "/metrics", 404, 200),
-            (Other, "/metrics", 404, 405),
-            (Get, "/", 404, 404),
-            (Get, "", 404, 404),
-            (Other, "/run", 404, 404),
-            (Get, "//pods", 404, 404),
-            (Get, "/PODS", 404, 404),
+        use Method::{Get, Head, Other, Post};
+        for (method, path, healthz, read_only, socket) in [
+            (Get, "/healthz", 200, 200, 200),
+            (Head, "/healthz", 200, 200, 200),
+            (Get, "/healthz?verbose", 200, 200, 200),
+            (Get, "/livez", 200, 200, 200),
+            (Get, "/readyz", 200, 200, 200),
+            (Get, "/healthz/ping", 200, 200, 200),
+            (Get, "/healthz/log", 200, 200, 200),
+            (Get, "/healthz/syncloop", 200, 200, 200),
+            (Post, "/healthz", 405, 405, 405),
+            (Get, "/healthz/", 404, 404, 404),
+            (Get, "/healthz/other", 404, 404, 404),
+            (Get, "/pods", 404, 200, 200),
+            (Get, "/pods/", 404, 200, 200),
+            (Head, "/pods", 404, 200, 200),
+            (Other, "/pods", 404, 405, 405),
+            (Get, "/pods/x", 404, 404, 404),
+            (Get, "/verdicts", 404, 200, 200),
+            (Other, "/verdicts", 404, 405, 405),
+            (Get, "/probes", 404, 200, 200),
+            (Other, "/probes", 404, 405, 405),
+            (Get, "/events", 404, 200, 200),
+            (Other, "/events", 404, 405, 405),
+            (Get, "/metrics", 404, 200, 200),
+            (Other, "/metrics", 404, 405, 405),
+            (Get, "/", 404, 404, 404),
+            (Get, "", 404, 404, 404),
+            (Get, "//pods", 404, 404, 404),
+            (Get, "/PODS", 404, 404, 404),
         ] {
-            for (port, expected) in [(Port::Healthz, healthz), (Port::ReadOnly, read_only)] {
-                let (response, ..) = routed(port, method, path, Ok(()));
-                assert_eq!(response.status, expected, "{method:?} {path} on {port:?}");
-                assert_eq!(response.allow().is_some(), expected == 405);
+            for (port, expected) in
+                [(Port::Healthz, healthz), (Port::ReadOnly, read_only), (Port::Socket, socket)]
+            {
+                assert_eq!(status(port, method, path), expected, "{method:?} {path} on {port:?}");
             }
         }
     }
 
     #[test]
-    fn health_is_the_sync_loops() {
-        let stuck = || Err("no answer for 10 s".to_owned());
-        for (path, health, status, body) in [
-            ("/healthz", Ok(()), 200, "ok"),
-            ("/healthz", stuck(), 500, "syncloop: no answer for 10 s\n"),
-            ("/healthz/syncloop", stuck(), 500, "syncloop: no answer for 10 s\n"),
-            ("/healthz/ping", stuck(), 200, "ok"),
-        ] {
-            let (response, ..) = routed(Port::Healthz, Method::Get, path, health);
-            assert_eq!((response.status, response.body), (status, body.as_bytes().to_vec()), "{path}");
-            assert_eq!(response.content_type, "text/plain; charset=utf-8");
-        }
-    }
-
-    #[test]
-    fn only_who_needs_it_waits() {
-        for (method, path, asks, reads) in [
-            (Method::Get, "/healthz", true, false),
-            (Method::Other, "/healthz", false, false),
-            (Method::Get, "/healthz/ping", false, false),
-            (Method::Get, "/pods", false, false),
-            (Method::Get, "/metrics", false, true),
-            (Method::Get, "/nothing", false, false),
-        ] {
-            let (_, asked, read) = routed(Port::ReadOnly, method, path, Ok(()));
-            assert_eq!((asked, read), (asks, reads), "{method:?} {path}");
-        }
+    fn a_refused_method_is_told_which_are_taken() {
+        let refused = route(&request(Port::Socket, Method::Delete, "/pods")).unwrap_err();
+        assert_eq!((refused.status, refused.allow), (405, "GET, HEAD"));
     }
 }

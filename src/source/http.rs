@@ -11,6 +11,7 @@ mod network;
 mod objects;
 mod pace;
 mod reading;
+mod settle;
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -29,9 +30,9 @@ use crate::http::{Cause, Client, PlainText, Proxies, Tls, Url};
 use crate::pod::decode::list::decode_contents;
 use crate::pod::object::{ObjectKind, Subject};
 use crate::source::key::read_key;
-use crate::source::signature::{Newest, PublicKey, accepts, digest, vouch};
+use crate::source::signature::{Newest, PublicKey, accepts, check_signer, digest};
 use crate::source::trust::Trust;
-use crate::source::unvouched::Unvouched;
+use crate::source::untrusted_signature::UntrustedSignatures;
 use crate::sync::message::Event;
 use crate::sync::view::{Outcome, Verdict};
 use crate::text::chain;
@@ -164,7 +165,7 @@ struct UrlState {
     /// Their digest.
     sha256: Option<String>,
     /// The pods that the key, as it was last read, did not sign.
-    unvouched: Unvouched,
+    untrusted_signatures: UntrustedSignatures,
 }
 
 impl UrlState {
@@ -174,13 +175,20 @@ impl UrlState {
         // A key that cannot be read is reported with the first request; until then no pod is trusted.
         let trusted = |signer: Option<&str>| match &key {
             None => true,
-            Some(key) => vouch(key.as_ref().map_err(String::as_str), signer).is_ok(),
+            Some(key) => check_signer(key.as_ref().map_err(String::as_str), signer).is_ok(),
         };
         let origin = origin(&source.node_name, source.strict, source.kubelet_strict);
         let (kept, held, objects) =
             Kept::load(source.store.clone(), &source.url.without_credentials(), &origin, trusted);
         let judge = UrlJudge::new(source.url.to_string(), held, objects);
-        Self { source, judge, kept, taken: Taken::default(), sha256: None, unvouched: Unvouched::default() }
+        Self {
+            source,
+            judge,
+            kept,
+            taken: Taken::default(),
+            sha256: None,
+            untrusted_signatures: UntrustedSignatures::default(),
+        }
     }
 
     /// Decodes, judges and keeps. Slow with large contents.
@@ -200,13 +208,14 @@ impl UrlState {
                 .judge
                 .objects()
                 .map(|held| (Subject::Object(held.object.key.clone()), held.signer.as_deref()));
-            let judged_all = pods.chain(objects).map(|(subject, signer)| (subject, vouch(key, signer)));
-            if self.unvouched.update(judged_all) {
+            let judged_all =
+                pods.chain(objects).map(|(subject, signer)| (subject, check_signer(key, signer)));
+            if self.untrusted_signatures.update(judged_all) {
                 judged.snapshot = judged.snapshot.or_else(|| Some(self.judge.snapshot()));
             }
         }
         if let Some(snapshot) = &mut judged.snapshot {
-            self.unvouched.mark(snapshot);
+            self.untrusted_signatures.mark(snapshot);
         }
         (self, judged)
     }

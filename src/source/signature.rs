@@ -158,7 +158,7 @@ pub(crate) fn accepts(
 ///
 /// # Errors
 /// When it may not, with the reason.
-pub(crate) fn vouch(key: Result<&PublicKey, &str>, signer: Option<&str>) -> Result<(), String> {
+pub(crate) fn check_signer(key: Result<&PublicKey, &str>, signer: Option<&str>) -> Result<(), String> {
     let Some(signer) = signer else {
         return Err("it was taken before manifests had to be signed".into());
     };

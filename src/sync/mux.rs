@@ -35,7 +35,7 @@ pub(crate) struct Snapshot {
     /// pod that runs and is not listed may be the one whose manifest could not be read.
     pub complete: bool,
     /// Of `pods`, those that the current key did not sign, and why: they run on, and are not started.
-    pub unvouched: BTreeMap<PodName, String>,
+    pub untrusted_signatures: BTreeMap<PodName, String>,
     /// What became of each document. Which of the accepted ones are unchanged is for the mux to find out.
     pub verdicts: Vec<Verdict>,
 }
@@ -62,7 +62,7 @@ pub(crate) struct PodConfig {
     /// Where they are looked for, in words.
     places: Arc<str>,
     /// Of the merged pods, those that are not started, and why.
-    unvouched: BTreeMap<PodName, String>,
+    untrusted_signatures: BTreeMap<PodName, String>,
     /// Versions that are not taken though their source took them: whose, and why.
     refused: BTreeMap<PodName, (Source, Finding)>,
 }
@@ -96,7 +96,7 @@ impl PodConfig {
             .chain(circles)
             .filter_map(|(name, why)| source_of.get(&name).map(|source| (name, (*source, why))))
             .collect();
-        self.unvouched = self.find_unvouched(&merged);
+        self.untrusted_signatures = self.find_untrusted(&merged);
         let updates = diff_pods(&self.merged, &merged);
         self.merged = merged;
         updates
@@ -109,17 +109,17 @@ impl PodConfig {
 
     /// Whether the pod that should run under this name may be started.
     pub(crate) fn starts(&self, name: &PodName) -> Starts {
-        self.unvouched.get(name).map_or(Starts::Allowed, |reason| Starts::Refused(reason.clone()))
+        self.untrusted_signatures.get(name).map_or(Starts::Allowed, |reason| Starts::Refused(reason.clone()))
     }
 
-    /// The merged pods that no current key vouches for. In place of a version that is refused here an earlier one stays:
-    /// a key that signed the newer one does not vouch for it.
-    fn find_unvouched(&self, merged: &Pods) -> BTreeMap<PodName, String> {
+    /// The merged pods that no current key has signed. In place of a version that is refused here an earlier one stays:
+    /// a key that signed the newer one did not sign that.
+    fn find_untrusted(&self, merged: &Pods) -> BTreeMap<PodName, String> {
         let reason = |name: &PodName, pod: &Arc<Pod>| {
             let snapshot = self.snapshots.get(&pod.source)?;
             let is_newest = snapshot.pods.iter().any(|newest| newest.name == *name && newest.same_as(pod));
-            let before = self.unvouched.get(name).filter(|_| !is_newest);
-            snapshot.unvouched.get(name).or(before).cloned()
+            let before = self.untrusted_signatures.get(name).filter(|_| !is_newest);
+            snapshot.untrusted_signatures.get(name).or(before).cloned()
         };
         merged.iter().filter_map(|(name, pod)| Some((name.clone(), reason(name, pod)?))).collect()
     }

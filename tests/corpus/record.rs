@@ -113,7 +113,7 @@ impl Cluster {
             let log = fs::read_to_string(self.scratch.join("kube-apiserver.log")).unwrap_or_default();
             let tail: Vec<_> = log.lines().rev().take(20).collect();
             panic!(
-                "the API server is not ready after {READY:?}; its last words, backwards:\n{}",
+                "the API server is not ready after {READY:?}; the end of its output, backwards:\n{}",
                 tail.join("\n")
             );
         }

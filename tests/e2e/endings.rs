@@ -1,4 +1,4 @@
-//! How pods end: signals, order, deadlines, a wish that shortens, last words, and who is held up by none of it.
+//! How pods end: signals, order, deadlines, an edit that shortens the grace, termination messages, and who is held up by none of it.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ fn a_second_shorter_wish_shortens_a_running_end() {
     let took = shortened.elapsed();
     assert!(took >= Duration::from_secs(3), "it has 3 s from then on, not {took:?}");
 
-    // The first wish leaves a pod what it was promised; a removal after it means what the last manifest said.
+    // The edit leaves the pod the grace it had; a removal after it gives the grace of the last manifest.
     rig.write_manifest("sure.yaml", &sure.replace(": 300", ": 2"));
     rig.wait("the other end to begin", || agent.log_lines_with("grace=300").len() == 2);
     rig.remove_manifest("sure.yaml");
@@ -294,5 +294,5 @@ fn old_last_words_go_with_their_container_and_new_agents_read_what_is_left() {
     });
     agent.kill9();
     let _agent = rig.start_agent(&[]);
-    rig.wait("the last words of before", || terminated(&rig, "pod-node1")["message"] == "so long\n");
+    rig.wait("the termination message of before", || terminated(&rig, "pod-node1")["message"] == "so long\n");
 }

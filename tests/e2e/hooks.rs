@@ -153,7 +153,7 @@ fn a_pre_stop_hook_outlives_its_manifest_and_the_agent_that_read_it() {
 #[test]
 fn a_pre_stop_hook_counts_against_the_grace_period_and_its_failure_is_only_told() {
     let rig = Rig::new();
-    // Hangs for longer than its pod has; the process heeds the signal, which comes in time all the same.
+    // Hangs for longer than its pod has; the process obeys the signal, which comes in time all the same.
     let hanging = "{preStop: {exec: {command: [sh, -c, 'echo hook >> /shared/told; exec sleep 1000']}}}";
     let spec = "terminationGracePeriodSeconds: 3";
     rig.write_manifest("hangs.yaml", &pod(&rig, "hangs", spec, &[("main", hanging, NOTES)]));

@@ -39,6 +39,7 @@ mod objects;
 mod odd_bytes;
 mod order;
 mod pod_wide;
+mod ports;
 mod probes;
 mod resources;
 mod restarts;

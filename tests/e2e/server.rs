@@ -26,7 +26,7 @@ fn healthz_says_ok() {
 fn send_request(head: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", READ_ONLY_PORT)).expect("connect");
     stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
-    stream.write_all(format!("{head}\r\n\r\n").as_bytes()).expect("send");
+    stream.write_all(format!("{head}\r\nConnection: close\r\n\r\n").as_bytes()).expect("send");
     let mut text = String::new();
     stream.read_to_string(&mut text).expect("a response");
     text
@@ -41,7 +41,7 @@ fn every_form_of_a_path_is_understood_and_idle_connections_delay_nobody() {
     let client = inside_network(rig.machine().first_pid(), || {
         for target in ["/healthz", "http://node1/healthz", "/health%7A"] {
             let response = send_request(&format!("GET {target} HTTP/1.1\r\nHost: node1"));
-            assert!(response.starts_with("HTTP/1.0 200 "), "{target}: {response}");
+            assert!(response.starts_with("HTTP/1.1 200 "), "{target}: {response}");
         }
         let idle: Vec<_> = (0..145).map(|_| TcpStream::connect(("127.0.0.1", READ_ONLY_PORT))).collect();
         let asked = Instant::now();

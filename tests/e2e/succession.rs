@@ -1,4 +1,4 @@
-//! One instance of a name after the other: whatever happens to the files, the last wish wins and nothing overlaps.
+//! One instance of a name after the other: whatever happens to the files, the last edit wins and nothing overlaps.
 //! Each reading of a journal sees to the latter.
 
 use std::fs;

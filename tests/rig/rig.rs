@@ -151,6 +151,11 @@ impl Rig {
         self.dir().join("config.yaml")
     }
 
+    /// The agent's `--socket-path`.
+    pub(crate) fn socket_path(&self) -> PathBuf {
+        self.dir().join("agent.sock")
+    }
+
     /// The value of `--container-runtime-endpoint`.
     pub(crate) fn endpoint(&self) -> String {
         containerd::endpoint(self.dir())
@@ -206,6 +211,7 @@ impl Rig {
             format!("--root-dir={}", path(self.root_dir())),
             format!("--hostname-override={NODE}"),
             format!("--config={}", path(self.config_path())),
+            format!("--socket-path={}", path(self.socket_path())),
         ]
     }
 

@@ -62,7 +62,6 @@ const IMPURE: &[&str] = &[
     "notify",
     "rustix",
     "smol",
-    "tiny_http",
     "tokio",
     "tokio_rustls",
     "tonic",

@@ -5,8 +5,15 @@ use super::source::{File, code, lines_with};
 const LONG: usize = 400;
 const TOO_LONG: usize = 700;
 
-/// Where tokio must be named: the clients, tonic's and hyper's.
-const TOKIO_ROOMS: &[&str] = &["src/runtime/cri.rs", "src/runtime/cri/", "src/http.rs", "src/http/"];
+/// Where tokio must be named: the clients, tonic's and hyper's, and hyper's server.
+const TOKIO_ROOMS: &[&str] = &[
+    "src/runtime/cri.rs",
+    "src/runtime/cri/",
+    "src/http.rs",
+    "src/http/",
+    "src/server/transport.rs",
+    "src/server/transport/",
+];
 
 fn in_src(file: &File) -> bool {
     file.path.starts_with("src/")
@@ -58,7 +65,7 @@ pub(crate) fn tokio_where_it_must_be(file: &File) -> Vec<String> {
     }
     at(
         lines_with(&code(&file.text), "tokio"),
-        "the agent runs on smol; tokio belongs to src/runtime/cri and src/http",
+        "the agent runs on smol; tokio belongs to src/runtime/cri, src/http and src/server/transport",
     )
 }
 
@@ -142,6 +149,8 @@ fn good_and_bad() {
         (tokio_where_it_must_be, "src/server.rs", "use tokio as t;", 1),
         (tokio_where_it_must_be, "src/runtime/cri/client.rs", "use tokio::time;", 0),
         (tokio_where_it_must_be, "src/http.rs", "use tokio::time;", 0),
+        (tokio_where_it_must_be, "src/server/transport/slots.rs", "use tokio::time;", 0),
+        (tokio_where_it_must_be, "src/server/handlers.rs", "use tokio::time;", 1),
         (tokio_where_it_must_be, "src/source/http.rs", "use tokio::time;", 1),
         (tokio_where_it_must_be, "src/runtime/crier.rs", "use tokio::time;", 1),
         (no_panics, "src/a.rs", "a.unwrap();\nb.expect(\"x\");\ntodo!();\npanic!()", 4),

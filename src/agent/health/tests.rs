@@ -2,13 +2,14 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::sync::mpsc;
+use std::sync::{LazyLock, mpsc};
 use std::thread;
 use std::time::Instant;
 
 use async_channel::Receiver;
 
 use super::*;
+use crate::http::spawn_tokio_thread;
 use crate::status::events::Recorder;
 use crate::status::metrics::Metrics;
 use crate::sync::sync_loop::SyncLoop;
@@ -16,23 +17,25 @@ use crate::sync::sync_loop::SyncLoop;
 const SHORT: Duration = Duration::from_millis(200);
 const LONG: Duration = Duration::from_secs(30);
 
+static REACTOR: LazyLock<Reactor> = LazyLock::new(|| spawn_tokio_thread().unwrap());
+
 fn healthz(inbox: Sender<Event>, deadline: Duration) -> Listening {
     let endpoints = Endpoints {
-        port: Port::Healthz,
+        own_uid: 0,
         view: Published::default(),
         health: ping(inbox, deadline),
         probes: Arc::new(Vec::new),
         events: Recorder::new("node1"),
         metrics: Arc::new(Metrics::new("node1")),
     };
-    start_plain("127.0.0.1:0".parse().unwrap(), endpoints).unwrap()
+    listen_on_address(&REACTOR, Port::Healthz, "127.0.0.1:0".parse().unwrap(), endpoints).unwrap()
 }
 
 /// The status code and the body.
 fn get(listening: &Listening) -> (u16, String) {
     let mut stream = TcpStream::connect(listening.address()).unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();
-    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     let code = text.split(' ').nth(1).unwrap().parse().unwrap();

@@ -182,13 +182,13 @@ impl World {
         self.note_wanted();
         self.manifests.told.insert(source, (pods.clone(), complete));
         self.note_wanted();
-        let unvouched = BTreeMap::new();
+        let untrusted_signatures = BTreeMap::new();
         self.tell(Event::Config(Snapshot {
             source,
             pods,
             objects: Vec::new(),
             complete,
-            unvouched,
+            untrusted_signatures,
             verdicts: Vec::new(),
         }));
     }

@@ -205,6 +205,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     field("runtime-request-timeout", "runtimeRequestTimeout", "deadline of runtime calls, long-running ones apart"),
     field("seccomp-default", "seccompDefault", "RuntimeDefault seccomp for all workloads"),
     field("serialize-image-pulls", "serializeImagePulls", "pull one image at a time"),
+    own("socket-path", Path, Honoured, "UNIX socket on which root is served, empty for none (rkubelet's own)"),
     own("storage-driver-buffer-duration", ANY_DURATION, Accepted, "buffering of the storage driver (cAdvisor)"),
     own("storage-driver-db", String, Accepted, "database of the storage driver (cAdvisor)"),
     own("storage-driver-host", String, Accepted, "host of the storage driver (cAdvisor)"),

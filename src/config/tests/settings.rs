@@ -47,6 +47,7 @@ fn defaults_are_those_of_kubelet() {
             healthz_port: Some(10248),
             address: "0.0.0.0".parse().unwrap(),
             read_only_port: None,
+            socket_path: Some("/run/rkubelet/rkubelet.sock".into()),
             cluster_dns: vec![],
             cluster_domain: String::new(),
             resolv_conf: Some("/etc/resolv.conf".into()),

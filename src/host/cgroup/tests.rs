@@ -1,10 +1,14 @@
 //! Cgroups in directories that stand for the kernel's.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
 use super::*;
+use crate::host::Dirs;
+use crate::host::resource::Resource as _;
+use crate::pod::PodName;
 use crate::pod::object::PodObjects;
 use crate::pod::testing::pod;
 

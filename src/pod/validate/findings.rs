@@ -39,7 +39,7 @@ impl Findings {
     }
 
     /// Adds a reason if the value is there and outside of the range.
-    pub(super) fn within(
+    pub(super) fn in_range(
         &mut self,
         field: impl fmt::Display,
         value: Option<i64>,

@@ -34,7 +34,7 @@ pub(super) fn validate_pod_security(spec: &PodSpec, findings: &mut Findings) {
     ];
     check_ids(&ids, path, findings);
     for (index, group) in context.supplemental_groups.iter().flatten().enumerate() {
-        findings.within(format_args!("{path}.supplementalGroups[{index}]"), Some(*group), 0..=MAX_ID);
+        findings.in_range(format_args!("{path}.supplementalGroups[{index}]"), Some(*group), 0..=MAX_ID);
     }
     let words: [(&str, &Option<String>, &[&str]); 3] = [
         ("supplementalGroupsPolicy", &context.supplemental_groups_policy, &["Merge", "Strict"]),
@@ -188,6 +188,6 @@ fn is_for_linux(spec: &PodSpec) -> bool {
 
 fn check_ids(ids: &[(&str, Option<i64>)], path: &str, findings: &mut Findings) {
     for (name, id) in ids {
-        findings.within(format_args!("{path}.{name}"), *id, 0..=MAX_ID);
+        findings.in_range(format_args!("{path}.{name}"), *id, 0..=MAX_ID);
     }
 }

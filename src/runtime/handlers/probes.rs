@@ -11,12 +11,13 @@ use std::time::Duration;
 use super::http_get::{REDIRECTS, authority, request};
 use super::{HandlerRunner, LOOPBACK};
 use crate::http::{HttpError, LookupOwner};
+use crate::pod::ContainerId;
 use crate::pod::hook::HttpGet;
-use crate::pod::{ContainerId, PodName};
 use crate::probe::check::Check;
-use crate::probe::schedule::{ProbeResult, Ran};
+use crate::probe::schedule::{ProbeKey, ProbeResult, Ran};
 use crate::probe::target::ProbeHost;
 use crate::runtime::cri::ErrorClass;
+use crate::runtime::{Answer, ProbeRunner};
 use crate::text::chain;
 use crate::text::excerpt::beginning;
 use crate::time::within::within;
@@ -28,44 +29,48 @@ const MAX_OUTPUT: usize = 512;
 /// How long the runtime may take to start a command and to tell of its end.
 const EXEC_SLACK: Duration = Duration::from_secs(10);
 
-impl HandlerRunner {
-    /// Runs what a probe does, for no longer than `timeout`; a command has some more for what the runtime takes itself.
-    pub(crate) async fn run_check(
-        &self,
-        (pod, id): (&PodName, &ContainerId),
-        check: &Check,
-        place: &ProbeHost,
+impl ProbeRunner for HandlerRunner {
+    fn run_probe<'a>(
+        &'a self,
+        key: &'a ProbeKey,
+        check: &'a Check,
+        place: &'a ProbeHost,
         timeout: Duration,
-    ) -> Ran {
-        let host = |own: Option<&String>| match (own, place) {
-            (Some(host), _) | (None, ProbeHost::Address(host)) => Ok(host.clone()),
-            (None, ProbeHost::Node) => {
-                Ok(self.node_ips.get().into_iter().next().unwrap_or(LOOPBACK.to_owned()))
-            }
-            (None, ProbeHost::None) => Err(ran(ProbeResult::Unknown, "the pod has no address")),
-        };
-        let owner = || LookupOwner::Pod(pod.to_string());
-        let asked = async {
-            Ok(match check {
-                Check::Exec(command) => self.exec_check(id, command, timeout).await,
-                Check::HttpGet(get) => {
-                    self.http_check(get, &host(get.host.as_ref())?, timeout, owner()).await
+    ) -> Answer<'a, Ran> {
+        Box::pin(async move {
+            let host = |own: Option<&String>| match (own, place) {
+                (Some(host), _) | (None, ProbeHost::Address(host)) => Ok(host.clone()),
+                (None, ProbeHost::Node) => {
+                    Ok(self.node_ips.get().into_iter().next().unwrap_or(LOOPBACK.to_owned()))
                 }
-                Check::TcpSocket { host: own, port } => {
-                    self.tcp_check(&host(own.as_ref())?, *port, timeout, &owner()).await
-                }
-                Check::Grpc { port, service } => {
-                    let late = || failed(format!("timeout: health rpc did not complete within {timeout:?}"));
-                    let host = host(None)?;
-                    let ask = grpc::check(&self.reactor, &host, *port, service, timeout);
-                    within(timeout, ask).await.unwrap_or_else(late)
-                }
-                Check::Invalid(reason) => ran(ProbeResult::Unknown, reason),
-            })
-        };
-        asked.await.unwrap_or_else(|nobody: Ran| nobody)
+                (None, ProbeHost::None) => Err(ran(ProbeResult::Unknown, "the pod has no address")),
+            };
+            let owner = || LookupOwner::Pod(key.pod.to_string());
+            let asked = async {
+                Ok(match check {
+                    Check::Exec(command) => self.exec_check(&key.id, command, timeout).await,
+                    Check::HttpGet(get) => {
+                        self.http_check(get, &host(get.host.as_ref())?, timeout, owner()).await
+                    }
+                    Check::TcpSocket { host: own, port } => {
+                        self.tcp_check(&host(own.as_ref())?, *port, timeout, &owner()).await
+                    }
+                    Check::Grpc { port, service } => {
+                        let late =
+                            || failed(format!("timeout: health rpc did not complete within {timeout:?}"));
+                        let host = host(None)?;
+                        let ask = grpc::check(&self.reactor, &host, *port, service, timeout);
+                        within(timeout, ask).await.unwrap_or_else(late)
+                    }
+                    Check::Invalid(reason) => ran(ProbeResult::Unknown, reason),
+                })
+            };
+            asked.await.unwrap_or_else(|nobody: Ran| nobody)
+        })
     }
+}
 
+impl HandlerRunner {
     async fn exec_check(&self, id: &ContainerId, command: &[String], timeout: Duration) -> Ran {
         // The deadline counts from when there is room.
         let _room = self.exec_permits.acquire().await;

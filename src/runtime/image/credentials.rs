@@ -64,15 +64,15 @@ pub(super) fn search_paths(root_dir: PathBuf, home: Option<OsString>) -> Vec<(Pa
     let home = home.filter(|home| !home.is_empty()).map(PathBuf::from);
     let here = std::env::current_dir().ok();
     let (new, old) = (DockerFile::ConfigJson, DockerFile::Dockercfg);
-    let within = |dir: Option<&PathBuf>, name: &str, file| dir.map(|dir| (dir.join(name), file));
+    let file_in = |dir: Option<&PathBuf>, name: &str, file| dir.map(|dir| (dir.join(name), file));
     [
-        within(Some(&root_dir), "config.json", new),
-        within(here.as_ref(), "config.json", new),
-        within(home.as_ref(), ".docker/config.json", new),
+        file_in(Some(&root_dir), "config.json", new),
+        file_in(here.as_ref(), "config.json", new),
+        file_in(home.as_ref(), ".docker/config.json", new),
         Some(("/.docker/config.json".into(), new)),
-        within(Some(&root_dir), ".dockercfg", old),
-        within(here.as_ref(), ".dockercfg", old),
-        within(home.as_ref(), ".dockercfg", old),
+        file_in(Some(&root_dir), ".dockercfg", old),
+        file_in(here.as_ref(), ".dockercfg", old),
+        file_in(home.as_ref(), ".dockercfg", old),
         Some(("/.dockercfg".into(), old)),
     ]
     .into_iter()

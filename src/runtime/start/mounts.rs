@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use k8s_openapi::api::core::v1::{Container, FileKeySelector, VolumeMount};
 
 use super::{ETC_HOSTS, StartError};
-use crate::host::capacity::read_capacity;
+use crate::host::machine::read_capacity;
 use crate::host::resource::ResourceError;
 use crate::host::volume::{self, PlannedMount, VolumeError};
 use crate::pod::Pod;

@@ -10,7 +10,7 @@ use super::scan::{DirectoryReading, KnownFiles};
 use super::signing_key::SigningKey;
 use super::timing::{MISSING_RETRY, REMOVAL_GRACE, REPLACED_GRACE};
 use super::{DirSource, check_manifest};
-use crate::source::unvouched::Unvouched;
+use crate::source::untrusted_signature::UntrustedSignatures;
 use crate::sync::mux::Snapshot;
 
 /// Why a directory does not count that is not the one that was read before.
@@ -25,7 +25,7 @@ pub(super) struct Decider {
     /// The directory that was last read, with none of its files missing.
     directory: Option<DirectoryId>,
     /// The pods that the key, as it was last read, did not sign.
-    unvouched: Unvouched,
+    untrusted_signatures: UntrustedSignatures,
 }
 
 /// What follows from a reading.
@@ -41,12 +41,12 @@ pub(super) struct Decided {
 }
 
 impl Decider {
-    /// Begins where an earlier agent ended. What the key does not vouch for, where one is needed, is not started.
+    /// Begins where an earlier agent ended. Where a key is needed, what another one signed is not started.
     pub(super) fn load(source: DirSource, key: Option<&SigningKey>) -> Self {
         let mut store = LastGoodStore::new(&source.root_dir, &source.path);
         let (files, directory) = store.load(|record| {
             if let Some(key) = key {
-                key.vouch(&record.audit).map_err(Unusable::Unvouched)?;
+                key.check_signer(&record.audit).map_err(Unusable::Untrusted)?;
             }
             let signed = record.audit.signed.clone();
             check_manifest(&source, &record.path, record.text.0.as_bytes(), signed).map_err(Unusable::Refused)
@@ -57,7 +57,7 @@ impl Decider {
             store,
             missing: MissingFiles::default(),
             directory,
-            unvouched: Unvouched::default(),
+            untrusted_signatures: UntrustedSignatures::default(),
         }
     }
 
@@ -83,7 +83,7 @@ impl Decider {
                 let lost: Vec<_> = lost.cloned().collect();
                 let grace = if evidence == Evidence::Replaced { REPLACED_GRACE } else { REMOVAL_GRACE };
                 self.missing.note(lost, |path| scan.just_removed.contains(path), scan.ended);
-                found.missing = self.missing.within(grace, scan.began);
+                found.missing = self.missing.in_grace(grace, scan.began);
                 next = next.min(self.missing.until_over(grace, scan.began, scan.ended).unwrap_or(next));
                 // One that has taken the place of another is the new one once it has had time to be filled.
                 if found.missing.is_empty() {
@@ -94,13 +94,13 @@ impl Decider {
         }
         let (notices, mut snapshot) = self.files.apply(scan.reading);
         if let Some(key) = &scan.key {
-            let judged = self.files.versions().map(|(subject, audit)| (subject, key.vouch(audit)));
-            if self.unvouched.update(judged) {
+            let judged = self.files.versions().map(|(subject, audit)| (subject, key.check_signer(audit)));
+            if self.untrusted_signatures.update(judged) {
                 snapshot = snapshot.or_else(|| Some(self.files.latest()));
             }
         }
         if let Some(snapshot) = &mut snapshot {
-            self.unvouched.mark(snapshot);
+            self.untrusted_signatures.mark(snapshot);
         }
         self.store.save(&mut self.files, self.directory.as_ref());
         (self, Decided { notices, snapshot, next, known })
@@ -165,7 +165,7 @@ mod tests {
         /// How many files are missing, and may come back.
         fn missing(&self) -> usize {
             let missing = &self.decider.as_ref().unwrap().missing;
-            missing.within(Duration::from_secs(60), Instant::now()).len()
+            missing.in_grace(Duration::from_secs(60), Instant::now()).len()
         }
 
         /// Reads once; the pods that follow, whether they are all, and the reason if it cannot be read.

@@ -373,7 +373,7 @@ impl Files {
                 && self.not_started.is_empty()
                 && self.files.values().all(|file| file.good.is_some()),
             // For whoever knows the key.
-            unvouched: BTreeMap::new(),
+            untrusted_signatures: BTreeMap::new(),
             verdicts: judged.chain(skipped).collect(),
         }
     }

@@ -27,7 +27,7 @@ pub(super) enum Unusable {
     /// It is no valid manifest any more.
     Refused(Refusal),
     /// No key that counts now has signed it.
-    Unvouched(String),
+    Untrusted(String),
 }
 
 /// Which directory the records are of.
@@ -83,7 +83,7 @@ impl LastGoodStore {
             }
             match revive(&record) {
                 Ok(manifest) => records.push((record, manifest)),
-                Err(Unusable::Unvouched(reason)) => {
+                Err(Unusable::Untrusted(reason)) => {
                     // Kept: its key may count again.
                     warn!(file = %record.path.display(), reason, "the last good version is not used");
                 }

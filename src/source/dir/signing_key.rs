@@ -8,7 +8,7 @@ use super::files::{Audit, Signed};
 use super::scan::FileContents;
 use crate::pod::finding::Finding;
 use crate::source::key::read_key;
-use crate::source::signature::{EXTENSION, PublicKey, vouch};
+use crate::source::signature::{EXTENSION, PublicKey, check_signer};
 use crate::text::chain;
 
 /// The key file, and what it held when it was last read.
@@ -58,13 +58,13 @@ impl SigningKey {
         Ok(Signed { key: key.to_string(), serial: trusted.serial })
     }
 
-    /// Whether a version that was accepted before may be started: see [`vouch`].
+    /// Whether a version that was accepted before may be started: see [`check_signer`].
     ///
     /// # Errors
     /// When it may not, with the reason.
-    pub(super) fn vouch(&self, audit: &Audit) -> Result<(), String> {
+    pub(super) fn check_signer(&self, audit: &Audit) -> Result<(), String> {
         let signer = audit.signed.as_ref().map(|signed| signed.key.as_str());
-        vouch(self.key.as_ref().map_err(String::as_str), signer)
+        check_signer(self.key.as_ref().map_err(String::as_str), signer)
     }
 }
 
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_key_that_counts_vouches_for_a_last_good_version() {
+    fn a_last_good_version_must_be_signed_by_the_key_that_counts() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("key.pub");
         let texts = [
@@ -103,9 +103,9 @@ mod tests {
             }
             let mut key = SigningKey::at(path.clone());
             let signed = audit(signer.map(String::as_str));
-            assert!(key.vouch(&signed).is_err(), "before it was read");
+            assert!(key.check_signer(&signed).is_err(), "before it was read");
             key.reread(None);
-            match (key.vouch(&signed), expect) {
+            match (key.check_signer(&signed), expect) {
                 (Ok(()), None) => {}
                 (Err(reason), Some(words)) => assert!(reason.contains(words), "{reason}"),
                 (found, expect) => panic!("{found:?}, not {expect:?}"),

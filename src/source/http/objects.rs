@@ -12,7 +12,7 @@ use crate::pod::finding::{Finding, Refusal};
 use crate::pod::object::{HiddenText, Object, ObjectKey, Subject};
 use crate::sync::view::{Outcome, Verdict};
 
-use super::judge::shown;
+use super::settle::shown;
 
 /// An object that is held.
 #[derive(Debug, Clone)]

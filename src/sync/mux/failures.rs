@@ -54,7 +54,7 @@ fn snapshot(source: Source, pods: Vec<Arc<Pod>>, complete: bool) -> Snapshot {
         pods,
         objects: vec![],
         complete,
-        unvouched: BTreeMap::new(),
+        untrusted_signatures: BTreeMap::new(),
     }
 }
 

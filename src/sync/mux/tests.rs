@@ -18,7 +18,14 @@ fn snapshot(source: Source, pods: Vec<Arc<Pod>>) -> Snapshot {
             outcome: Outcome::Accepted { subject: p.name.clone().into(), warnings: vec![] },
         })
         .collect();
-    Snapshot { source, pods, objects: vec![], complete: true, unvouched: BTreeMap::new(), verdicts }
+    Snapshot {
+        source,
+        pods,
+        objects: vec![],
+        complete: true,
+        untrusted_signatures: BTreeMap::new(),
+        verdicts,
+    }
 }
 
 fn from(source: Source, name: &str, hash: &str) -> Arc<Pod> {
@@ -194,31 +201,32 @@ proptest! {
 }
 
 #[test]
-fn what_no_key_vouches_for_may_not_be_started() {
+fn what_the_key_has_not_signed_may_not_be_started() {
     let mut mux = PodConfig::new([Source::File, Source::Http]);
     let name = |name: &str| PodName::new("default", name);
-    let unvouched = |snapshot: Snapshot, reasons: &[(&str, &str)]| Snapshot {
-        unvouched: reasons.iter().map(|(pod, reason)| (name(pod), (*reason).to_owned())).collect(),
+    let untrusted_signatures = |snapshot: Snapshot, reasons: &[(&str, &str)]| Snapshot {
+        untrusted_signatures: reasons.iter().map(|(pod, reason)| (name(pod), (*reason).to_owned())).collect(),
         ..snapshot
     };
     let refused = |reason: &str| Starts::Refused(reason.to_owned());
     let (file, http) = (from(Source::File, "a", "1"), from(Source::Http, "a", "2"));
-    let by_file = |reasons: &[(&str, &str)]| unvouched(snapshot(Source::File, vec![file.clone()]), reasons);
+    let by_file =
+        |reasons: &[(&str, &str)]| untrusted_signatures(snapshot(Source::File, vec![file.clone()]), reasons);
     mux.apply(by_file(&[]));
     assert_eq!(mux.starts(&name("a")), Starts::Allowed);
     assert_eq!(mux.apply(by_file(&[("a", "key 1")])), [], "the pod is the same");
     assert_eq!(mux.starts(&name("a")), refused("key 1"));
-    mux.apply(unvouched(snapshot(Source::Http, vec![http.clone()]), &[("a", "of the URL")]));
+    mux.apply(untrusted_signatures(snapshot(Source::Http, vec![http.clone()]), &[("a", "of the URL")]));
     assert_eq!(mux.starts(&name("a")), refused("key 1"), "the other source's pod does not run");
     mux.apply(by_file(&[]));
     assert_eq!(mux.starts(&name("a")), Starts::Allowed, "signed again");
     mux.apply(snapshot(Source::File, vec![]));
     assert_eq!(mux.starts(&name("a")), refused("of the URL"), "the URL's pod has taken over");
 
-    // A version that is refused here vouches for nothing: the one before it runs on, and it is another key's.
+    // A version that is refused here changes nothing: the one before it runs on, and another key signed it.
     let mut mux = PodConfig::new([Source::File]);
     let before = from(Source::File, "b", "1");
-    mux.apply(unvouched(snapshot(Source::File, vec![before.clone()]), &[("b", "key 1")]));
+    mux.apply(untrusted_signatures(snapshot(Source::File, vec![before.clone()]), &[("b", "key 1")]));
     let circle = Arc::new(pod_after("b", "2", "b"));
     assert_eq!(mux.apply(snapshot(Source::File, vec![circle])), []);
     assert_eq!(mux.get(&name("b")), Some(&before));

@@ -27,13 +27,13 @@ fn wanted(name: &str, hash: &str) -> Arc<Pod> {
 
 fn config(pods: &[&Arc<Pod>], complete: bool) -> Event {
     let pods = pods.iter().map(|pod| (*pod).clone()).collect();
-    let unvouched = BTreeMap::new();
+    let untrusted_signatures = BTreeMap::new();
     Event::Config(Snapshot {
         source: Source::File,
         pods,
         objects: vec![],
         complete,
-        unvouched,
+        untrusted_signatures,
         verdicts: vec![],
     })
 }
@@ -302,7 +302,7 @@ fn a_circle_ends_nobody() {
         objects: vec![],
         complete: true,
         verdicts,
-        unvouched: BTreeMap::new(),
+        untrusted_signatures: BTreeMap::new(),
     }));
     let refused: Vec<_> = state.refusals().iter().map(|verdict| verdict.origin.as_str()).collect();
     assert_eq!(refused, ["a.yaml", "b.yaml"], "their own source has taken them");

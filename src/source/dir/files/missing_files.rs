@@ -26,7 +26,7 @@ impl MissingFiles {
     }
 
     /// Those that had not been missing for the whole grace when the reading `began`.
-    pub(in crate::source::dir) fn within(&self, grace: Duration, began: Instant) -> BTreeSet<PathBuf> {
+    pub(in crate::source::dir) fn in_grace(&self, grace: Duration, began: Instant) -> BTreeSet<PathBuf> {
         let waiting = self.0.iter().filter(|(_, since)| **since + grace > began);
         waiting.map(|(path, _)| path.clone()).collect()
     }
@@ -95,7 +95,7 @@ mod tests {
                 let lost = lost.iter().map(PathBuf::from).collect();
                 missing.note(lost, |path| removed.iter().any(|name| path == Path::new(name)), at(*ended));
                 let expect: BTreeSet<_> = expect.iter().map(PathBuf::from).collect();
-                assert_eq!(missing.within(grace, at(*began)), expect, "{name}");
+                assert_eq!(missing.in_grace(grace, at(*began)), expect, "{name}");
                 let found = missing.until_over(grace, at(*began), at(*ended));
                 assert_eq!(found, over.map(Duration::from_millis), "{name}");
             }
@@ -107,8 +107,8 @@ mod tests {
         let (mut missing, start) = (MissingFiles::default(), Instant::now());
         missing.note(vec!["a".into()], |_| false, start);
         let (short, long) = (Duration::from_millis(GRACE), Duration::from_secs(3));
-        assert!(missing.within(short, start + short).is_empty());
-        assert_eq!(missing.within(long, start + short).len(), 1);
+        assert!(missing.in_grace(short, start + short).is_empty());
+        assert_eq!(missing.in_grace(long, start + short).len(), 1);
         assert_eq!(missing.until_over(long, start + short, start + short), Some(long - short));
     }
 }

@@ -4,6 +4,9 @@ use serde_json::json;
 
 use super::*;
 use crate::pod::PodUid;
+use crate::pod::decode::Decoded;
+use crate::pod::decode::list::ItemPath;
+use crate::pod::finding::Refusal;
 use crate::pod::testing::pod;
 use crate::sync::view::diff_verdicts;
 

@@ -16,7 +16,7 @@ fn a_pod_that_moved_ends_only_if_neither_source_wants_it() {
                 pods: vec![],
                 objects: vec![],
                 complete,
-                unvouched: BTreeMap::new(),
+                untrusted_signatures: BTreeMap::new(),
                 verdicts: vec![],
             };
             commands.extend(state.handle(Event::Config(snapshot)));

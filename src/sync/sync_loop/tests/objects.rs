@@ -22,7 +22,7 @@ fn a_change_is_told_to_those_who_refer_to_it() {
             pods: pods.clone(),
             objects: objects.collect(),
             complete: true,
-            unvouched: BTreeMap::new(),
+            untrusted_signatures: BTreeMap::new(),
             verdicts: vec![],
         };
         let commands = state.handle(Event::Config(snapshot));

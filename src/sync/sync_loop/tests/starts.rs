@@ -8,8 +8,11 @@ fn a_worker_is_told_when_its_pod_may_not_be_started_and_when_it_may_again() {
     let (a, b) = (wanted("a", "1"), wanted("b", "2"));
     let event = |reason: Option<&str>| {
         let Event::Config(snapshot) = config(&[&a, &b], true) else { panic!("a snapshot") };
-        let unvouched = reason.map(|reason| (name("a"), reason.to_owned()));
-        Event::Config(Snapshot { unvouched: unvouched.into_iter().collect(), ..snapshot })
+        let untrusted_signatures = reason.map(|reason| (name("a"), reason.to_owned()));
+        Event::Config(Snapshot {
+            untrusted_signatures: untrusted_signatures.into_iter().collect(),
+            ..snapshot
+        })
     };
     let told = |commands: Vec<Command>| -> Vec<(String, u64, Starts)> {
         let each = commands.into_iter().map(|command| match command {

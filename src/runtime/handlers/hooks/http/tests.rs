@@ -102,7 +102,7 @@ fn redirects_are_followed_on_the_same_host_and_end() {
 }
 
 #[test]
-fn a_certificate_that_nobody_vouches_for_will_do() {
+fn a_certificate_that_nobody_signed_will_do() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let asked = std::thread::spawn(move || {

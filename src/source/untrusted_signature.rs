@@ -10,13 +10,13 @@ use crate::sync::mux::Snapshot;
 
 /// All of that, each with the reason. Logs only on change.
 #[derive(Debug, Default)]
-pub(super) struct Unvouched(BTreeMap<Subject, String>);
+pub(super) struct UntrustedSignatures(BTreeMap<Subject, String>);
 
-impl Unvouched {
-    /// Takes in what the key vouches for now; true if that is something else than before.
+impl UntrustedSignatures {
+    /// Takes in what the key has signed; true if that is something else than before.
     pub(super) fn update(&mut self, judged: impl Iterator<Item = (Subject, Result<(), String>)>) -> bool {
         let now: BTreeMap<_, _> =
-            judged.filter_map(|(subject, vouched)| Some((subject, vouched.err()?))).collect();
+            judged.filter_map(|(subject, trusted)| Some((subject, trusted.err()?))).collect();
         for (subject, reason) in now.iter().filter(|(subject, reason)| self.0.get(*subject) != Some(*reason))
         {
             match subject {
@@ -43,7 +43,7 @@ impl Unvouched {
     pub(super) fn mark(&self, snapshot: &mut Snapshot) {
         let pods =
             self.0.iter().filter_map(|(subject, reason)| Some((subject.pod()?.clone(), reason.clone())));
-        snapshot.unvouched = pods.collect();
+        snapshot.untrusted_signatures = pods.collect();
         snapshot.objects.retain(|object| !self.0.contains_key(&Subject::Object(object.key.clone())));
     }
 }
@@ -56,10 +56,10 @@ mod tests {
     use crate::pod::{PodName, Source};
 
     #[test]
-    fn a_snapshot_is_due_when_what_the_key_vouches_for_changes() {
+    fn a_snapshot_is_due_when_what_the_key_has_signed_changes() {
         let (a, b) = (PodName::new("default", "a"), PodName::new("default", "b"));
         let no = |reason: &str| Err(reason.to_owned());
-        let mut unvouched = Unvouched::default();
+        let mut untrusted = UntrustedSignatures::default();
         for (name, judged, changed, marked) in [
             ("all are signed", vec![(&a, Ok(())), (&b, Ok(()))], false, &[][..]),
             ("the key is replaced", vec![(&a, no("key 1")), (&b, Ok(()))], true, &["key 1"]),
@@ -68,39 +68,39 @@ mod tests {
             ("a pod is gone", vec![(&b, no("no key"))], true, &["no key"]),
             ("signed again", vec![(&b, Ok(()))], true, &[]),
         ] {
-            let judged = judged.into_iter().map(|(name, vouched)| (name.clone().into(), vouched));
-            assert_eq!(unvouched.update(judged), changed, "{name}");
+            let judged = judged.into_iter().map(|(name, trusted)| (name.clone().into(), trusted));
+            assert_eq!(untrusted.update(judged), changed, "{name}");
             let mut snapshot = Snapshot {
                 source: Source::File,
                 pods: vec![],
                 objects: vec![],
                 complete: true,
-                unvouched: [(a.clone(), "left over".to_owned())].into(),
+                untrusted_signatures: [(a.clone(), "left over".to_owned())].into(),
                 verdicts: vec![],
             };
-            unvouched.mark(&mut snapshot);
-            assert_eq!(snapshot.unvouched.values().collect::<Vec<_>>(), marked, "{name}");
+            untrusted.mark(&mut snapshot);
+            assert_eq!(snapshot.untrusted_signatures.values().collect::<Vec<_>>(), marked, "{name}");
         }
     }
 
     #[test]
     fn an_object_without_a_signature_is_not_given_to_pods() {
         let (trusted, other) = (object(ObjectKind::Secret, "a", &[]), object(ObjectKind::Secret, "b", &[]));
-        let mut unvouched = Unvouched::default();
+        let mut untrusted = UntrustedSignatures::default();
         let judged = [(&trusted, Ok(())), (&other, Err("key 1".to_owned()))];
         assert!(
-            unvouched
-                .update(judged.into_iter().map(|(o, vouched)| (Subject::Object(o.key.clone()), vouched)))
+            untrusted
+                .update(judged.into_iter().map(|(o, trusted)| (Subject::Object(o.key.clone()), trusted)))
         );
         let mut snapshot = Snapshot {
             source: Source::File,
             pods: vec![],
             objects: vec![trusted.clone(), other],
             complete: true,
-            unvouched: BTreeMap::new(),
+            untrusted_signatures: BTreeMap::new(),
             verdicts: vec![],
         };
-        unvouched.mark(&mut snapshot);
+        untrusted.mark(&mut snapshot);
         assert_eq!(snapshot.objects, [trusted]);
     }
 }

@@ -1,0 +1,141 @@
+//! One connection: requests in, replies out, by hyper.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_lite::future;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, SERVER, X_CONTENT_TYPE_OPTIONS};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{StatusCode, http};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::time::timeout;
+
+use super::body::ReplyBody;
+use super::slots::{Slots, TakenSlot};
+use super::stream::{PortStream, WatchedStream};
+use crate::server::Endpoints;
+use crate::server::request::{Method, Peer, Port, Reply, Request, Response, decode_path};
+
+/// How long a client may take to send the head of its request.
+const HEAD_WITHIN: Duration = Duration::from_secs(5);
+
+/// The longest head of a request that is read: a command to run is in it.
+const MAX_HEAD: usize = 64 * 1024;
+
+/// How many headers a request may have.
+const MAX_HEADERS: usize = 64;
+
+/// No path has a request's body; what a client sends of one is read so far, and for so long, and forgotten.
+const MAX_BODY: usize = 256 * 1024;
+const BODY_WITHIN: Duration = Duration::from_secs(3);
+
+/// The connections of one port.
+pub(super) struct Connections {
+    port: Port,
+    endpoints: Endpoints,
+    /// Who is served.
+    pub(super) slots: Arc<Slots>,
+}
+
+impl Connections {
+    /// None yet.
+    pub(super) fn new(port: Port, endpoints: Endpoints) -> Self {
+        let width = match port {
+            Port::Healthz | Port::ReadOnly => 16,
+            Port::Socket => 64,
+        };
+        Self { port, endpoints, slots: Slots::new(width) }
+    }
+}
+
+/// Serves a connection until it ends, or must make room for another.
+pub(super) async fn serve(stream: PortStream, peer: Peer, slot: TakenSlot, own: Arc<Connections>) {
+    let slot = Arc::new(slot);
+    let io = TokioIo::new(WatchedStream::new(stream, slot.slot.clone()));
+    let service = service_fn(|request| {
+        let (own, slot) = (own.clone(), slot.clone());
+        async move { Ok::<_, Infallible>(answer(request, peer, slot, &own).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WITHIN)
+        .max_buf_size(MAX_HEAD)
+        .max_headers(MAX_HEADERS)
+        .serve_connection(io, service);
+    let served = async { connection.await.map_err(|error| error.to_string()) };
+    let closed = async {
+        slot.slot.closed().await;
+        Err("it made room for another".to_owned())
+    };
+    if let Err(reason) = future::or(served, closed).await {
+        tracing::debug!(port = ?own.port, ?peer, reason, "a connection ended early");
+    }
+}
+
+async fn answer(
+    request: http::Request<Incoming>,
+    peer: Peer,
+    slot: Arc<TakenSlot>,
+    own: &Connections,
+) -> http::Response<ReplyBody> {
+    slot.set_idle(false);
+    let (head, body) = request.into_parts();
+    let reply = match (read_away(body).await, decode_path(head.uri.path())) {
+        (false, _) => Response::text(413, "413: the request has a body\n").into(),
+        (true, None) => Response::text(400, "400: the path is not encoded as it must be\n").into(),
+        (true, Some(path)) => {
+            let request = Request {
+                port: own.port,
+                peer,
+                identity: None,
+                method: Method::named(head.method.as_str()),
+                path,
+                query: head.uri.query().unwrap_or_default().to_owned(),
+                headers: head.headers,
+            };
+            own.endpoints.answer(request).await
+        }
+    };
+    send(reply, slot)
+}
+
+/// Reads a body and forgets it: to close on unread bytes would reset the connection, and the client might lose the
+/// response. False if it is too long, or too slow.
+async fn read_away(mut body: Incoming) -> bool {
+    let read = async {
+        let mut left = MAX_BODY;
+        while let Some(Ok(frame)) = body.frame().await {
+            match left.checked_sub(frame.data_ref().map_or(0, |data| data.len())) {
+                Some(less) => left = less,
+                None => return false,
+            }
+        }
+        true
+    };
+    timeout(BODY_WITHIN, read).await.unwrap_or(false)
+}
+
+fn send(reply: Reply, slot: Arc<TakenSlot>) -> http::Response<ReplyBody> {
+    let (status, content_type, allow, body) = match reply {
+        Reply::Whole(Response { status, content_type, allow, body }) => {
+            (status, content_type, allow, ReplyBody::whole(body, slot))
+        }
+        Reply::Streamed { content_type, chunks } => {
+            (200, content_type, "", ReplyBody::streamed(chunks, slot))
+        }
+    };
+    let mut response = http::Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(SERVER, HeaderValue::from_static("rkubelet"));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if !allow.is_empty() {
+        headers.insert(ALLOW, HeaderValue::from_static(allow));
+    }
+    response
+}
