@@ -7,11 +7,9 @@
 mod needs;
 mod plugin;
 mod registration;
+mod socket;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::os::unix::fs::FileTypeExt;
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,7 +21,6 @@ use tracing::{debug, info, warn};
 
 use super::StartError;
 use crate::host::device_manager::{DeviceManager, DeviceStateError};
-use crate::host::files::make_dir;
 use crate::http::Reactor;
 use crate::pod::device_assignment::{
     Device, DeviceAssignments, DeviceShortage, is_extended_resource, wanted_devices,
@@ -38,11 +35,9 @@ use crate::sync::view::PodView;
 use crate::text::chain;
 use crate::text::last_logged::LastLogged;
 use plugin::{Plugin, PluginError};
-use registration::{Registration, listen};
 
 pub(crate) use needs::DeviceNeeds;
 
-const SOCKET: &str = "kubelet.sock";
 const VERSION: &str = "v1beta1";
 const HEALTHY: &str = "Healthy";
 /// Between two attempts to listen, on a disk that is full or read-only.
@@ -181,17 +176,6 @@ impl DevicePlugins {
         Ok(DeviceNeeds::of(&grants)?)
     }
 
-    /// Makes the socket anew: plugins see that, and register again.
-    fn open(&self) -> Result<Receiver<Registration>, DeviceStateError> {
-        let dir = self.manager.dir();
-        make_dir(dir, 0o750)?;
-        remove_sockets(dir);
-        let path = dir.join(SOCKET);
-        listen(&self.reactor, &path)
-            .map_err(crate::host::files::on("cannot listen at", &path))
-            .map_err(Into::into)
-    }
-
     /// Connects a plugin that has registered.
     async fn connect(&self, request: &RegisterRequest) -> Result<KnownPlugin, String> {
         let RegisterRequest { version, endpoint, resource_name, .. } = request;
@@ -286,36 +270,16 @@ pub(crate) async fn run_device_plugins(plugins: Arc<DevicePlugins>, view: Publis
     plugins.tell(&handles, BTreeSet::new()).await;
     handles.spawn(release_when_over(plugins.clone(), view, handles.clone()));
     let mut logged = LastLogged::default();
-    let registrations = loop {
+    loop {
         let opening = plugins.clone();
-        match smol::unblock(move || opening.open()).await {
-            Ok(registrations) => break registrations,
-            Err(error) => {
-                let error = chain(&error);
-                if logged.is_new(&error) {
-                    warn!(error, "device plugins cannot register");
-                }
-                handles.clock.sleep(PAUSE).await;
-            }
+        let ended = match smol::unblock(move || socket::open(opening.manager.dir())).await {
+            Ok(listener) => socket::accept(&plugins, &listener, &handles).await.to_string(),
+            Err(error) => chain(&error),
+        };
+        if logged.is_new(&ended) {
+            warn!(error = ended, "device plugins cannot register");
         }
-    };
-    while let Ok(registration) = registrations.recv().await {
-        handles.spawn(register(plugins.clone(), registration, handles.clone()));
-    }
-}
-
-async fn register(plugins: Arc<DevicePlugins>, registration: Registration, handles: Handles) {
-    let Registration { request, reply } = registration;
-    let connected = plugins.connect(&request).await;
-    let resource = request.resource_name;
-    // Whoever asked may have given up.
-    let _ = reply.try_send(connected.as_ref().map(|_| ()).map_err(Clone::clone));
-    match connected {
-        Ok(known) => {
-            info!(resource, endpoint = request.endpoint, "a device plugin has registered");
-            plugins.follow(resource, known, handles).await;
-        }
-        Err(error) => warn!(resource, endpoint = request.endpoint, error, "a device plugin is refused"),
+        handles.clock.sleep(PAUSE).await;
     }
 }
 
@@ -353,17 +317,6 @@ async fn release_when_over(plugins: Arc<DevicePlugins>, view: Published, handles
             Err(error) => warn!(error = chain(&error), "cannot write the checkpoint of devices"),
         }
         plugins.tell(&handles, BTreeSet::new()).await;
-    }
-}
-
-/// What an earlier agent and its plugins listened at, as kubelet removes it. What is no socket stays.
-fn remove_sockets(dir: &Path) {
-    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_socket())
-            && let Err(error) = fs::remove_file(entry.path())
-        {
-            warn!(path = %entry.path().display(), %error, "cannot remove a socket");
-        }
     }
 }
 
