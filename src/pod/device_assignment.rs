@@ -82,7 +82,7 @@ pub(crate) enum DeviceShortage {
 
 /// Which devices may be given to a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Choice {
+pub(crate) struct DeviceChoice {
     /// What is taken in any case.
     pub(crate) taken: BTreeSet<String>,
     /// What else may be taken.
@@ -91,7 +91,7 @@ pub(crate) struct Choice {
     pub(crate) count: usize,
 }
 
-impl Choice {
+impl DeviceChoice {
     /// All that the plugin may choose from; none if there is nothing to choose.
     pub(crate) fn alternatives(&self) -> Option<BTreeSet<String>> {
         (self.taken.len() < self.count).then(|| &self.taken | &self.free)
@@ -182,7 +182,7 @@ impl DeviceAssignments {
         container: &str,
         resource: &str,
         count: usize,
-    ) -> Result<Option<Choice>, DeviceShortage> {
+    ) -> Result<Option<DeviceChoice>, DeviceShortage> {
         if self.of(&pod.uid, container).is_some_and(|grants| grants.contains_key(resource)) {
             return Ok(None);
         }
@@ -201,7 +201,7 @@ impl DeviceAssignments {
             let resource = resource.to_owned();
             return Err(DeviceShortage::TooFew { resource, requested, available: free.len() });
         }
-        Ok(Some(Choice { taken, free, count }))
+        Ok(Some(DeviceChoice { taken, free, count }))
     }
 
     /// Notes what a container was given.

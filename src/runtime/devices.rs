@@ -34,7 +34,7 @@ use crate::sync::published::Published;
 use crate::sync::view::PodView;
 use crate::text::chain;
 use crate::text::last_logged::LastLogged;
-use plugin::{Plugin, PluginError};
+use plugin::{DevicePluginError, PluginConnection};
 
 pub(crate) use needs::DeviceNeeds;
 
@@ -51,7 +51,7 @@ pub(crate) enum DeviceError {
     Shortage(#[from] DeviceShortage),
     /// The plugin did not answer, or refused.
     #[error(transparent)]
-    Plugin(#[from] PluginError),
+    Plugin(#[from] DevicePluginError),
     /// It is gone, and must be asked before each start.
     #[error("the device plugin of {0} is gone")]
     Gone(String),
@@ -76,7 +76,7 @@ pub(crate) struct DevicePlugins {
 /// The newest plugin of a resource.
 #[derive(Debug, Clone)]
 struct KnownPlugin {
-    plugin: Plugin,
+    plugin: PluginConnection,
     /// Tells it from those before it.
     number: u64,
     connected: bool,
@@ -188,7 +188,8 @@ impl DevicePlugins {
             return Err(format!("the ResourceName {resource_name:?} is invalid"));
         }
         let socket = self.manager.dir().join(endpoint.trim_start_matches('/'));
-        let plugin = Plugin::connect(&self.reactor, &socket).await.map_err(|error| chain(&error))?;
+        let plugin =
+            PluginConnection::connect(&self.reactor, &socket).await.map_err(|error| chain(&error))?;
         let mut known = self.lock();
         let before = known.get(resource_name);
         let number = before.map_or(0, |before| before.number.saturating_add(1));

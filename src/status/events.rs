@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use tracing::{info, warn};
 
 use crate::pod::{ContainerRef, PodName, PodUid};
-use ring::{Event, Ring, Subject};
 pub(crate) use ring::{EventList, EventType};
+use ring::{EventSubject, RecordedEvent, Ring};
 
 /// Who records events. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -42,25 +42,25 @@ impl Recorder {
             EventType::Warning => warn!(%pod, container, reason, "{message}"),
         }
         let container = Some((which, container.to_owned()));
-        let subject = Subject::Pod { name: pod.clone(), uid: uid.clone(), container };
+        let subject = EventSubject::Pod { name: pod.clone(), uid: uid.clone(), container };
         self.note(kind, subject, reason.into(), message);
     }
 
     /// Records that something happened to a pod's instance as a whole, which is worth a warning.
     pub(crate) fn warn_of_pod(&self, (pod, uid): (&PodName, &PodUid), reason: String, message: &str) {
         warn!(%pod, reason, "{message}");
-        let subject = Subject::Pod { name: pod.clone(), uid: uid.clone(), container: None };
+        let subject = EventSubject::Pod { name: pod.clone(), uid: uid.clone(), container: None };
         self.note(EventType::Warning, subject, reason.into(), message);
     }
 
     /// Records that something happened to the node, which is worth a warning.
     pub(crate) fn warn_of_node(&self, reason: &'static str, message: &str) {
         warn!(reason, "{message}");
-        self.note(EventType::Warning, Subject::Node, reason.into(), message);
+        self.note(EventType::Warning, EventSubject::Node, reason.into(), message);
     }
 
-    fn note(&self, kind: EventType, subject: Subject, reason: Cow<'static, str>, message: &str) {
-        let event = Event { kind, subject, reason, message: message.to_owned() };
+    fn note(&self, kind: EventType, subject: EventSubject, reason: Cow<'static, str>, message: &str) {
+        let event = RecordedEvent { kind, subject, reason, message: message.to_owned() };
         self.ring().note(event, Timestamp::now());
     }
 

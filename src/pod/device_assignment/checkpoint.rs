@@ -25,15 +25,15 @@ struct Entry {
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Data {
+struct CheckpointData {
     pod_device_entries: Option<Vec<Entry>>,
     registered_devices: Option<BTreeMap<String, Option<Vec<String>>>>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Form {
-    data: Data,
+struct CheckpointForm {
+    data: CheckpointData,
     checksum: u64,
 }
 
@@ -72,13 +72,13 @@ pub(crate) fn write(assignments: &DeviceAssignments) -> Result<Vec<u8>, Checkpoi
     }
     let healthy = |offer: &Offer| Some(offer.healthy().into_iter().collect());
     let registered = assignments.offers.iter().map(|(name, offer)| (name.clone(), healthy(offer)));
-    let data = Data {
+    let data = CheckpointData {
         // As Go writes a list to which nothing was added.
         pod_device_entries: Some(entries).filter(|entries| !entries.is_empty()),
         registered_devices: Some(registered.collect()),
     };
     let checksum = checksum_of(&dump(&data)?);
-    Ok(serde_json::to_vec(&Form { data, checksum })?)
+    Ok(serde_json::to_vec(&CheckpointForm { data, checksum })?)
 }
 
 /// Reads assignments. Of the resources only the names are known until their plugins register again.
@@ -86,7 +86,7 @@ pub(crate) fn write(assignments: &DeviceAssignments) -> Result<Vec<u8>, Checkpoi
 /// # Errors
 /// When the file cannot be used.
 pub(crate) fn read(bytes: &[u8]) -> Result<DeviceAssignments, CheckpointError> {
-    let Form { data, checksum } = serde_json::from_slice(bytes)?;
+    let CheckpointForm { data, checksum } = serde_json::from_slice(bytes)?;
     if checksum_of(&dump(&data)?) != checksum {
         return Err(CheckpointError::Checksum);
     }
@@ -105,7 +105,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<DeviceAssignments, CheckpointError> {
 }
 
 /// The text in which Go's spew shows the data.
-fn dump(data: &Data) -> Result<String, CheckpointError> {
+fn dump(data: &CheckpointData) -> Result<String, CheckpointError> {
     let words = |ids: &Option<Vec<String>>| match ids {
         Some(ids) => format!("[{}]", ids.join(" ")),
         None => "<nil>".to_owned(),

@@ -1,3 +1,5 @@
+//! Tables: what is given to whom, taken back, and told.
+
 use serde_json::json;
 
 use super::*;
@@ -50,7 +52,7 @@ fn chosen_from_what_is_healthy_and_free() {
     all.grant(&a.uid, "main", RESOURCE, ids(&["d1"]), Vec::new());
     assert_eq!(all.allocatable(), [(RESOURCE.to_owned(), 3)].into());
     let choice = choose(&all, 1).unwrap().unwrap();
-    assert_eq!(choice, Choice { taken: ids(&[]), free: ids(&["d2", "d3"]), count: 1 });
+    assert_eq!(choice, DeviceChoice { taken: ids(&[]), free: ids(&["d2", "d3"]), count: 1 });
     assert_eq!(choice.alternatives(), Some(ids(&["d2", "d3"])));
     // The plugin's preference counts where it can.
     for (preferred, expect) in [

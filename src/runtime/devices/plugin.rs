@@ -28,7 +28,7 @@ const ALLOCATE: Duration = Duration::from_secs(60);
 
 /// A plugin that did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum PluginError {
+pub(crate) enum DevicePluginError {
     /// Its socket.
     #[error("failed to dial device plugin")]
     Dial(#[source] CriError),
@@ -47,27 +47,27 @@ pub(crate) enum PluginError {
 
 /// A plugin that serves one resource.
 #[derive(Clone)]
-pub(super) struct Plugin {
+pub(super) struct PluginConnection {
     client: DevicePluginClient<Channel>,
     /// What it wants to be asked.
     pub(super) options: DevicePluginOptions,
 }
 
-impl fmt::Debug for Plugin {
+impl fmt::Debug for PluginConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Plugin").field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("PluginConnection").field("options", &self.options).finish_non_exhaustive()
     }
 }
 
-impl Plugin {
+impl PluginConnection {
     /// Connects, and asks for its options.
-    pub(super) async fn connect(reactor: &Reactor, socket: &Path) -> Result<Self, PluginError> {
+    pub(super) async fn connect(reactor: &Reactor, socket: &Path) -> Result<Self, DevicePluginError> {
         let endpoint: Endpoint = format!("unix://{}", socket.display())
             .parse()
-            .map_err(|error| PluginError::Call { call: "Connect", message: format!("{error}") })?;
+            .map_err(|error| DevicePluginError::Call { call: "Connect", message: format!("{error}") })?;
         let channel = {
             let _reactor = reactor.enter();
-            channel(&endpoint).map_err(PluginError::Dial)?
+            channel(&endpoint).map_err(DevicePluginError::Dial)?
         };
         let mut client = DevicePluginClient::new(channel);
         let options =
@@ -76,7 +76,7 @@ impl Plugin {
     }
 
     /// The stream of its devices: all of them, with each change.
-    pub(super) async fn watch(&self) -> Result<Streaming<ListAndWatchResponse>, PluginError> {
+    pub(super) async fn watch(&self) -> Result<Streaming<ListAndWatchResponse>, DevicePluginError> {
         let mut client = self.client.clone();
         call("ListAndWatch", CONNECT, client.list_and_watch(Empty {})).await
     }
@@ -87,7 +87,7 @@ impl Plugin {
         available: BTreeSet<String>,
         must: &BTreeSet<String>,
         size: usize,
-    ) -> Result<Vec<String>, PluginError> {
+    ) -> Result<Vec<String>, DevicePluginError> {
         if !self.options.get_preferred_allocation_available {
             return Ok(Vec::new());
         }
@@ -108,16 +108,16 @@ impl Plugin {
     pub(super) async fn allocate(
         &self,
         ids: &BTreeSet<String>,
-    ) -> Result<ContainerAllocateResponse, PluginError> {
+    ) -> Result<ContainerAllocateResponse, DevicePluginError> {
         let mut client = self.client.clone();
         let request = ContainerAllocateRequest { devices_ids: ids.iter().cloned().collect() };
         let request = AllocateRequest { container_requests: vec![request] };
         let answer = call("Allocate", ALLOCATE, client.allocate(request)).await?;
-        answer.container_responses.into_iter().next().ok_or(PluginError::Incomplete)
+        answer.container_responses.into_iter().next().ok_or(DevicePluginError::Incomplete)
     }
 
     /// Tells it that a container with these devices starts, if it wants to know.
-    pub(super) async fn prepare_start(&self, ids: BTreeSet<String>) -> Result<(), PluginError> {
+    pub(super) async fn prepare_start(&self, ids: BTreeSet<String>) -> Result<(), DevicePluginError> {
         if !self.options.pre_start_required {
             return Ok(());
         }
@@ -131,10 +131,10 @@ async fn call<T>(
     call: &'static str,
     deadline: Duration,
     answer: impl Future<Output = Result<Response<T>, Status>>,
-) -> Result<T, PluginError> {
+) -> Result<T, DevicePluginError> {
     match within(deadline, Box::pin(answer)).await {
         Some(Ok(answer)) => Ok(answer.into_inner()),
-        Some(Err(status)) => Err(PluginError::Call { call, message: status.message().to_owned() }),
-        None => Err(PluginError::Call { call, message: format!("no answer within {deadline:?}") }),
+        Some(Err(status)) => Err(DevicePluginError::Call { call, message: status.message().to_owned() }),
+        None => Err(DevicePluginError::Call { call, message: format!("no answer within {deadline:?}") }),
     }
 }

@@ -27,7 +27,7 @@ pub(crate) enum EventType {
 
 /// What an event happened to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Subject {
+pub(crate) enum EventSubject {
     /// The node.
     Node,
     /// An instance of a pod.
@@ -43,11 +43,11 @@ pub(crate) enum Subject {
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Event {
+pub(crate) struct RecordedEvent {
     /// Its type.
     pub kind: EventType,
     /// To what.
-    pub subject: Subject,
+    pub subject: EventSubject,
     /// A word of kubelet's.
     pub reason: Cow<'static, str>,
     /// A sentence.
@@ -60,7 +60,7 @@ pub(crate) struct Ring(VecDeque<RingEntry>);
 
 #[derive(Debug)]
 struct RingEntry {
-    event: Event,
+    event: RecordedEvent,
     first: Timestamp,
     last: Timestamp,
     count: u32,
@@ -68,7 +68,7 @@ struct RingEntry {
 
 impl Ring {
     /// Takes in an event.
-    pub(crate) fn note(&mut self, mut event: Event, now: Timestamp) {
+    pub(crate) fn note(&mut self, mut event: RecordedEvent, now: Timestamp) {
         event.message.truncate(beginning(&event.message, MAX_MESSAGE).len());
         let known = self.0.iter().position(|entry| entry.event == event);
         let entry = match known.and_then(|place| self.0.remove(place)) {
@@ -93,15 +93,15 @@ impl Ring {
 
 impl RingEntry {
     fn show(&self, node: &str) -> Shown {
-        let Event { kind, subject, reason, message } = &self.event;
+        let RecordedEvent { kind, subject, reason, message } = &self.event;
         // Both as kubelet names them; it gives the node's name for its UID, and lists its events in this namespace.
         let (name, listed_in, involved_object) = match subject {
-            Subject::Node => {
+            EventSubject::Node => {
                 let (name, uid) = (node.to_owned(), node.to_owned());
                 let object = InvolvedObject { kind: "Node", name, uid, ..InvolvedObject::default() };
                 (node, "default", object)
             }
-            Subject::Pod { name, uid, container } => {
+            EventSubject::Pod { name, uid, container } => {
                 let object = InvolvedObject {
                     kind: "Pod",
                     api_version: "v1",
@@ -194,15 +194,15 @@ mod tests {
 
     use super::*;
 
-    fn event(message: &str) -> Event {
+    fn event(message: &str) -> RecordedEvent {
         event_of(Some((ContainerRef::Main(0), "web".into())), message)
     }
 
-    fn event_of(container: Option<(ContainerRef, String)>, message: &str) -> Event {
+    fn event_of(container: Option<(ContainerRef, String)>, message: &str) -> RecordedEvent {
         let name = PodName { namespace: "default".into(), name: "web-node1".into() };
-        Event {
+        RecordedEvent {
             kind: EventType::Warning,
-            subject: Subject::Pod { name, uid: PodUid("uid".into()), container },
+            subject: EventSubject::Pod { name, uid: PodUid("uid".into()), container },
             reason: "Unhealthy".into(),
             message: message.into(),
         }
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn an_event_of_the_node_names_the_node() {
         let mut ring = Ring::default();
-        ring.note(Event { subject: Subject::Node, ..event("m") }, at(1));
+        ring.note(RecordedEvent { subject: EventSubject::Node, ..event("m") }, at(1));
         let item = &items(&ring)[0];
         assert_eq!(item["metadata"], json!({"name": "node1.3b9aca00", "namespace": "default"}));
         assert_eq!(item["involvedObject"], json!({"kind": "Node", "name": "node1", "uid": "node1"}));

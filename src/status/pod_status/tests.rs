@@ -67,7 +67,17 @@ fn the_health_of_devices_is_shown_with_their_container() {
     let devices = |list: &[(&str, bool)]| list.iter().map(|(id, ok)| ((*id).to_owned(), *ok)).collect();
     let main = [("a.com/x".to_owned(), devices(&[("d1", true), ("d2", false)]))].into();
     let health = DeviceHealth::from([(pod.uid.clone(), [("main".to_owned(), main)].into())]);
-    let status = pod_status(&pod, Some(&PodState::default()), &health);
+    let running = |name: &str| ContainerSummary {
+        name: name.to_owned(),
+        created: None,
+        state: RunState::Running { started_at: jiff::Timestamp::UNIX_EPOCH },
+        last_termination: None,
+        restarts: 0,
+        started: true,
+        ready: true,
+    };
+    let state = PodState { containers: vec![running("main"), running("other")], ..PodState::default() };
+    let status = pod_status(&pod, Some(&state), &health);
     let shown: Vec<_> =
         status.container_statuses.unwrap().into_iter().map(|c| c.allocated_resources_status).collect();
     let expect = json!([{"name": "a.com/x", "resources": [

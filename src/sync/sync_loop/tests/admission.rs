@@ -202,12 +202,16 @@ fn a_pod_waits_for_the_plugin_of_its_devices() {
     // No plugin has registered; one registers, with too little, then with enough for one of them.
     assert_eq!(told(state.handle(devices(None, &[]))), [""; 0]);
     assert_eq!(told(state.handle(devices(Some(0), &[]))), [""; 0]);
-    assert_eq!(told(state.handle(devices(Some(1), &[]))), ["b run"]);
-    assert_eq!(told(state.handle(devices(Some(2), &[]))), [""; 0]);
+    assert_eq!(told(state.handle(devices(Some(1), &[]))), ["a OutOfexample.com/gpu", "b run"]);
+    assert_eq!(
+        told(state.handle(devices(Some(2), &[]))),
+        ["a OutOfexample.com/gpu"],
+        "it says how many there are"
+    );
     assert_eq!(told(state.handle(devices(Some(2), &[]))), [""; 0]);
     state.handle(report(&state, &b, Phase::Running, None));
     // Who has its place keeps it when the plugin goes; a change of health wakes those that it is about.
-    assert_eq!(told(state.handle(devices(Some(0), &[]))), [""; 0]);
+    assert_eq!(told(state.handle(devices(Some(0), &[]))), ["a OutOfexample.com/gpu"]);
     assert_eq!(told(state.handle(devices(Some(0), &[&b]))), ["b run"]);
     assert_eq!(told(state.handle(devices(Some(3), &[]))), ["a run"]);
 }
