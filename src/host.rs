@@ -7,6 +7,7 @@ pub(crate) mod boot;
 pub(crate) mod cgroup;
 pub(crate) mod clock;
 pub(crate) mod cpu_manager;
+pub(crate) mod device_manager;
 pub(crate) mod dirs;
 pub(crate) mod disk_usage;
 pub(crate) mod file_state;

@@ -7,6 +7,7 @@ pub(crate) mod cpu_assignment;
 pub(crate) mod cpu_set;
 pub(crate) mod decode;
 pub(crate) mod defaults;
+pub(crate) mod device_assignment;
 pub(crate) mod dns;
 pub(crate) mod downward_api;
 pub(crate) mod env;

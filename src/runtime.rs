@@ -6,6 +6,7 @@
 mod cgroups;
 pub(crate) mod cpus;
 pub mod cri;
+pub(crate) mod devices;
 pub(crate) mod file_watch;
 pub(crate) mod gc;
 pub(crate) mod handlers;
@@ -38,6 +39,7 @@ use crate::pod::hostname::FqdnTooLong;
 use crate::pod::security::admission::NodeSecurity;
 use crate::time::within::within;
 use cri::{CriClient, CriError};
+use devices::DevicePlugins;
 use handlers::HandlerRunner;
 
 pub(crate) use image::{Image, ImageError, Images, PullFallback, PullSettings};
@@ -73,6 +75,8 @@ pub(crate) struct NodeSettings {
     pub(crate) cgroup_driver: Option<CgroupDriver>,
     /// Who has CPUs of its own; none if nobody has.
     pub(crate) cpus: Option<Arc<CpuManager>>,
+    /// The device plugins.
+    pub(crate) devices: Arc<DevicePlugins>,
 }
 
 /// The container runtime and the node around it.
@@ -104,7 +108,7 @@ impl Runtime {
     pub(crate) fn new(cri: CriClient, node: NodeSettings, images: Images, handlers: HandlerRunner) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
-            resources: Resources::new(&node.dirs, &node.cgroups),
+            resources: Resources::new(&node.dirs, &node.cgroups, node.devices.manager()),
             sandbox_permits: PriorityLimiter::new(sandbox_width(cores)),
             starts: RwLock::new(()),
             cgroup_driver: Mutex::new(None),

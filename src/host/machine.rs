@@ -1,6 +1,5 @@
 //! What the machine has: CPUs, memory, disk, huge pages, process IDs, cgroups.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -65,11 +64,11 @@ fn disk_bytes(root: &Path) -> io::Result<u64> {
 }
 
 /// The CPUs that are online, by number.
-pub(crate) fn online_cpus() -> BTreeSet<u32> {
+pub(crate) fn online_cpus() -> CpuSet {
     let listed = fs::read_to_string("/sys/devices/system/cpu/online").ok();
     let cpus = listed.and_then(|text| CpuSet::parse(&text)).filter(|cpus| cpus.len() > 0);
     // Without it, as many as this process may use.
-    cpus.map(|cpus| cpus.0).unwrap_or_else(|| {
+    cpus.unwrap_or_else(|| {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         (0..u32::try_from(cores).unwrap_or(1)).collect()
     })

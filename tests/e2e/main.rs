@@ -19,6 +19,7 @@ mod check;
 mod claims;
 mod clocks;
 mod config;
+mod devices;
 mod dir;
 mod disk_writes;
 mod edit;

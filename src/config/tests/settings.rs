@@ -11,6 +11,7 @@ use crate::http::tls::Roots;
 use crate::http::{PlainText, Tls};
 use crate::plan::log_rotation::Policy;
 use crate::pod::cgroup_name::{CgroupDriver, CgroupRoot};
+use crate::pod::cpu_set::CpuSet;
 use crate::pod::node_allocatable::{Reservations, Threshold};
 use crate::pod::quantity::Amount;
 
@@ -66,7 +67,7 @@ fn defaults_are_those_of_kubelet() {
                     disk_threshold: Some(Threshold::Part(0.1)),
                     ..Reservations::default()
                 },
-                reserved_cpus: [].into(),
+                reserved_cpus: CpuSet::default(),
                 limit_pods: true,
                 kube_cgroup: None,
                 system_cgroup: None,
@@ -261,7 +262,7 @@ fn what_is_reserved() {
         found.reservations.system,
         [("cpu".to_owned(), amount("3")), ("pid".to_owned(), amount("10"))].into()
     );
-    assert_eq!(found.reserved_cpus, [0, 2, 3].into());
+    assert_eq!(found.reserved_cpus.to_string(), "0,2-3");
     assert_eq!((found.limit_pods, found.max_pods, found.pods_per_core), (false, 20, 5));
     let found = read(
         "enforceNodeAllocatable: [kube-reserved-compressible, system-reserved]\nkubeReservedCgroup: /kube\n\

@@ -378,7 +378,7 @@ fn gone_is_done<A>(answer: Result<Response<A>, Status>) -> Result<Response<()>, 
 }
 
 /// A lazy channel; tonic opens the socket anew, by its path, whenever the last connection has ended.
-fn channel(endpoint: &Endpoint) -> Result<Channel, CriError> {
+pub(in crate::runtime) fn channel(endpoint: &Endpoint) -> Result<Channel, CriError> {
     let endpoint = transport::Endpoint::from_shared(endpoint.to_string()).map_err(|error| {
         CriError::from_status("Connect", &Status::new(Code::InvalidArgument, error.to_string()))
     })?;
