@@ -145,7 +145,7 @@ fn topology() -> (u64, u64) {
     let cpus = machine::online_cpus();
     let socket = |cpu: u32| of(cpu, "physical_package_id");
     let cores: std::collections::BTreeSet<_> =
-        cpus.iter().map(|cpu| (socket(*cpu), of(*cpu, "core_id"))).collect();
+        cpus.0.iter().map(|cpu| (socket(*cpu), of(*cpu, "core_id"))).collect();
     let sockets: std::collections::BTreeSet<_> = cores.iter().map(|(socket, _)| socket).collect();
     (cores.len() as u64, sockets.len() as u64)
 }

@@ -172,14 +172,15 @@ impl RuntimeWatch {
     async fn list_again_and_again(&mut self, period: Duration) -> CriError {
         // An exit just before the subscription may not be in the first list yet: close together at first.
         let mut wait = FAST_RELIST.min(period);
-        let mut before: Option<Instant> = None;
+        let mut before: Option<Duration> = None;
         loop {
-            let begun = Instant::now();
+            let begun = self.handles.clock.uptime();
             match list_node(&self.cri).await {
                 Ok(list) => {
-                    let since = before.replace(begun).map(|before| begun.saturating_duration_since(before));
+                    let since = before.replace(begun).map(|before| begun.saturating_sub(before));
+                    let took = self.handles.clock.uptime().saturating_sub(begun);
                     let now = self.handles.clock.now();
-                    self.handles.telemetry.metrics.observe_relist(begun.elapsed(), since, now);
+                    self.handles.telemetry.metrics.observe_relist(took, since, now);
                     if self.was_up != Some(true) {
                         info!(pods = list.len(), "container runtime answers");
                         self.was_up = Some(true);
