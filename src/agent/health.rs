@@ -14,9 +14,13 @@ use smol::Timer;
 use tracing::{info, warn};
 
 use crate::config::Config;
+use crate::host::Dirs;
 use crate::http::Reactor;
+use crate::runtime::cri::CriClient;
+use crate::server::access::AccessRules;
 use crate::server::status_line::status_line;
 use crate::server::systemd::{Notifier, watchdog_interval};
+use crate::server::tls::{ServerTls, ServerTlsError, TlsSettings};
 use crate::server::{
     Endpoints, HealthCheck, Listening, Port, ProbeReports, ServerError, listen_on_address, listen_on_socket,
 };
@@ -40,13 +44,18 @@ pub(super) fn spawn_ports(
     handles: &Handles,
     view: &Published,
     prober: &Prober,
+    (cri, dirs): (CriClient, Dirs),
 ) {
     let probes: ProbeReports = {
         let prober = prober.clone();
         Arc::new(move || prober.reports())
     };
     let endpoints = Endpoints {
-        own_uid: rustix::process::getuid().as_raw(),
+        access: AccessRules { own_uid: rustix::process::getuid().as_raw(), ..config.access },
+        routes: config.routes,
+        configz: config.configz.clone(),
+        dirs,
+        cri,
         view: view.clone(),
         health: ping(handles.inbox.clone(), PING_DEADLINE),
         probes,
@@ -59,6 +68,9 @@ pub(super) fn spawn_ports(
     let places = [
         at(Port::Healthz, config.healthz_bind_address, config.healthz_port),
         at(Port::ReadOnly, config.address, config.read_only_port),
+        config.secure_port.as_ref().map(|secure| {
+            PortPlace::Secure(SocketAddr::new(config.address, secure.port), secure.tls.clone())
+        }),
         config.socket_path.clone().map(PortPlace::Socket),
     ];
     for place in places.into_iter().flatten() {
@@ -66,17 +78,33 @@ pub(super) fn spawn_ports(
     }
 }
 
+/// Why a port is not served.
+#[derive(Debug, thiserror::Error)]
+enum PortError {
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    #[error("cannot serve the port with authentication")]
+    Tls(#[from] ServerTlsError),
+}
+
 /// Where a port is.
 enum PortPlace {
     Address(Port, SocketAddr),
+    Secure(SocketAddr, TlsSettings),
     Socket(PathBuf),
 }
 
 impl PortPlace {
-    fn listen(&self, reactor: &Reactor, endpoints: Endpoints) -> Result<Listening, ServerError> {
+    fn listen(&self, reactor: &Reactor, endpoints: Endpoints) -> Result<Listening, PortError> {
         match self {
-            PortPlace::Address(port, address) => listen_on_address(reactor, *port, *address, endpoints),
-            PortPlace::Socket(path) => listen_on_socket(reactor, path, endpoints),
+            PortPlace::Address(port, address) => {
+                Ok(listen_on_address(reactor, *port, *address, None, endpoints)?)
+            }
+            PortPlace::Secure(address, settings) => {
+                let tls = Some(Arc::new(ServerTls::new(settings.clone())?));
+                Ok(listen_on_address(reactor, Port::Secure, *address, tls, endpoints)?)
+            }
+            PortPlace::Socket(path) => Ok(listen_on_socket(reactor, path, endpoints)?),
         }
     }
 }
