@@ -88,6 +88,7 @@ enum PortError {
 }
 
 /// Where a port is.
+#[derive(Clone)]
 enum PortPlace {
     Address(Port, SocketAddr),
     Secure(SocketAddr, TlsSettings),
@@ -95,6 +96,7 @@ enum PortPlace {
 }
 
 impl PortPlace {
+    /// Blocking.
     fn listen(&self, reactor: &Reactor, endpoints: Endpoints) -> Result<Listening, PortError> {
         match self {
             PortPlace::Address(port, address) => {
@@ -128,7 +130,9 @@ pub(super) fn ping(inbox: Sender<Event>, deadline: Duration) -> HealthCheck {
 async fn serve(place: PortPlace, reactor: Reactor, endpoints: Endpoints) {
     let mut logged = LastLogged::default();
     let listening: Listening = loop {
-        match place.listen(&reactor, endpoints.clone()) {
+        let (place, on, endpoints) = (place.clone(), reactor.clone(), endpoints.clone());
+        // Sockets have files, and so have certificates.
+        match smol::unblock(move || place.listen(&on, endpoints)).await {
             Ok(listening) => break listening,
             Err(error) => {
                 let error = chain(&error);

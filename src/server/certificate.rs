@@ -156,10 +156,10 @@ pub(crate) fn to_be_signed(
                 &join(
                     SEQUENCE,
                     &[
-                        // Digital signatures, and the signing of certificates: it signs itself.
-                        extension(KEY_USAGE, true, wrap(BIT_STRING, &[2, 0x84])),
+                        // Digital signatures. An authority it is not: clients refuse one as a server.
+                        extension(KEY_USAGE, true, wrap(BIT_STRING, &[7, 0x80])),
                         extension(EXTENDED_KEY_USAGE, false, wrap(SEQUENCE, &wrap(OBJECT_ID, SERVER_AUTH))),
-                        extension(BASIC_CONSTRAINTS, true, wrap(SEQUENCE, &wrap(BOOLEAN, &[0xff]))),
+                        extension(BASIC_CONSTRAINTS, true, wrap(SEQUENCE, &[])),
                         extension(ALTERNATIVE_NAMES, false, join(SEQUENCE, &alternatives)),
                     ],
                 ),

@@ -7,7 +7,7 @@
 use super::health::HealthQuestion;
 use super::logs::LogOptions;
 use super::request::{Method, Port, Request, Response};
-use super::sessions::{Session, Target, ports, streams};
+use super::sessions::{Session, SessionTarget, ports, streams};
 use crate::pod::PodName;
 
 /// What is to be done for a request.
@@ -34,11 +34,11 @@ pub(crate) enum Action {
     /// Show a file of the node's logs, or list a directory of them; by its path below `/var/log`.
     SystemLog(String),
     /// Pass the client through to a command, a process or ports.
-    Session(Target, Session),
+    Session(SessionTarget, Session),
     /// Run a command to its end.
-    Run(Target, Vec<String>),
+    Run(SessionTarget, Vec<String>),
     /// Checkpoint a container.
-    Checkpoint(Target),
+    Checkpoint(SessionTarget),
 }
 
 /// Which paths the configuration leaves out on the port with authentication.
@@ -80,15 +80,19 @@ impl Call<'_> {
     }
 
     /// namespace/pod/container or namespace/pod/UID/container.
-    fn container(&self) -> Target {
+    fn container(&self) -> SessionTarget {
         let uid = (self.captured.len() > 3).then(|| self.captured(2));
-        Target { pod: self.pod(), uid, container: self.captured(self.captured.len().saturating_sub(1)) }
+        SessionTarget {
+            pod: self.pod(),
+            uid,
+            container: self.captured(self.captured.len().saturating_sub(1)),
+        }
     }
 
     /// namespace/pod or namespace/pod/UID.
-    fn target_pod(&self) -> Target {
+    fn target_pod(&self) -> SessionTarget {
         let uid = (self.captured.len() > 2).then(|| self.captured(2));
-        Target { pod: self.pod(), uid, container: String::new() }
+        SessionTarget { pod: self.pod(), uid, container: String::new() }
     }
 }
 
@@ -333,7 +337,7 @@ mod tests {
     fn targets_are_captured() {
         let routed = |path: &str| route(&request(Port::Socket, Method::Post, path), ALL).unwrap();
         let pod = PodName { namespace: "ns".into(), name: "pod".into() };
-        let target = |uid: Option<&str>, container: &str| Target {
+        let target = |uid: Option<&str>, container: &str| SessionTarget {
             pod: pod.clone(),
             uid: uid.map(Into::into),
             container: container.into(),

@@ -22,7 +22,7 @@ const RUN_WITHIN: Duration = Duration::from_secs(120);
 
 /// A container of a pod, as a path names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Target {
+pub(crate) struct SessionTarget {
     /// The pod.
     pub pod: PodName,
     /// The instance, if it matters.
@@ -73,7 +73,10 @@ pub(crate) fn ports(request: &Request) -> Result<Vec<i32>, Response> {
 }
 
 impl Endpoints {
-    fn find(&self, target: &Target) -> Result<(std::sync::Arc<Pod>, Option<ContainerSummary>), Response> {
+    fn find(
+        &self,
+        target: &SessionTarget,
+    ) -> Result<(std::sync::Arc<Pod>, Option<ContainerSummary>), Response> {
         let view = self.view.load();
         let missing = || Response::text(404, "pod does not exist");
         let found = view.pods.get(&target.pod).ok_or_else(missing)?;
@@ -86,18 +89,18 @@ impl Endpoints {
     }
 
     /// The container's id, if it runs.
-    fn running(&self, target: &Target) -> Result<ContainerId, Response> {
+    fn running(&self, target: &SessionTarget) -> Result<ContainerId, Response> {
         let (_, container) = self.find(target)?;
         let container = container.filter(|container| container.running_since().is_some());
         let refuse = || {
-            let Target { pod, container, .. } = target;
+            let SessionTarget { pod, container, .. } = target;
             Response::text(404, format!("container {container:?} does not run in pod {:?}", pod.name))
         };
         container.and_then(|container| container.id().cloned()).ok_or_else(refuse)
     }
 
     /// The pod's sandbox, if it is up.
-    async fn sandbox(&self, target: &Target) -> Result<SandboxId, Response> {
+    async fn sandbox(&self, target: &SessionTarget) -> Result<SandboxId, Response> {
         let (pod, _) = self.find(target)?;
         let label_selector = BTreeMap::from([(keys::POD_UID.to_owned(), pod.uid.to_string())]);
         let state = Some(PodSandboxStateValue { state: PodSandboxState::SandboxReady.into() });
@@ -109,7 +112,12 @@ impl Endpoints {
     }
 
     /// Passes the client through to a command, a process or ports.
-    pub(super) async fn open_session(&self, target: Target, session: Session, request: &Request) -> Reply {
+    pub(super) async fn open_session(
+        &self,
+        target: SessionTarget,
+        session: Session,
+        request: &Request,
+    ) -> Reply {
         let url = match self.session_url(&target, session).await {
             Ok(url) => url,
             Err(response) => return response.into(),
@@ -121,7 +129,7 @@ impl Endpoints {
         }
     }
 
-    async fn session_url(&self, target: &Target, session: Session) -> Result<String, Response> {
+    async fn session_url(&self, target: &SessionTarget, session: Session) -> Result<String, Response> {
         let url = match session {
             Session::Exec(command, streams) => self.cri.exec(&self.running(target)?, command, streams).await,
             Session::Attach(streams) => self.cri.attach(&self.running(target)?, streams).await,
@@ -131,7 +139,7 @@ impl Endpoints {
     }
 
     /// Runs a command to its end: what it wrote.
-    pub(super) async fn run_command(&self, target: &Target, command: Vec<String>) -> Reply {
+    pub(super) async fn run_command(&self, target: &SessionTarget, command: Vec<String>) -> Reply {
         let id = match self.running(target) {
             Ok(id) => id,
             Err(response) => return response.into(),
@@ -148,7 +156,7 @@ impl Endpoints {
     }
 
     /// Has the runtime write a checkpoint of a container, and names the file.
-    pub(super) async fn checkpoint(&self, target: &Target) -> Reply {
+    pub(super) async fn checkpoint(&self, target: &SessionTarget) -> Reply {
         let id = match self.running(target) {
             Ok(id) => id,
             Err(response) => return response.into(),

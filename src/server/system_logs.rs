@@ -17,7 +17,7 @@ use crate::host::open_below::open_below_any;
 const ROOT: &str = "/var/log";
 const CHUNK: usize = 64 * 1024;
 
-enum Opened {
+enum OpenedLog {
     /// A file, and how much of it there was then.
     File(File, u64),
     /// A directory's page.
@@ -30,8 +30,8 @@ pub(super) async fn system_log(path: String) -> Reply {
         return Response::text(400, "invalid URL path\n").into();
     }
     match smol::unblock(move || open(Path::new(ROOT), &path)).await {
-        Ok(Opened::Directory(page)) => Response::page("text/html; charset=utf-8", page).into(),
-        Ok(Opened::File(file, length)) => Reply::Streamed {
+        Ok(OpenedLog::Directory(page)) => Response::page("text/html; charset=utf-8", page).into(),
+        Ok(OpenedLog::File(file, length)) => Reply::Streamed {
             content_type: "text/plain; charset=utf-8",
             chunks: Box::pin(stream::unfold((file, length), next_chunk)),
         },
@@ -42,11 +42,11 @@ pub(super) async fn system_log(path: String) -> Reply {
     }
 }
 
-fn open(root: &Path, path: &str) -> io::Result<Opened> {
+fn open(root: &Path, path: &str) -> io::Result<OpenedLog> {
     let file = open_below_any(root, &root.join(path.trim_matches('/')))?;
     let found = file.metadata()?;
     if found.is_file() {
-        return Ok(Opened::File(file, found.len()));
+        return Ok(OpenedLog::File(file, found.len()));
     }
     // By the directory that was opened, not by its name.
     let opened = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
@@ -65,7 +65,7 @@ fn open(root: &Path, path: &str) -> io::Result<Opened> {
         let _ = writeln!(page, "<a href=\"{link}\">{}</a>", escape(&name));
     }
     page.push_str("</pre>\n");
-    Ok(Opened::Directory(page))
+    Ok(OpenedLog::Directory(page))
 }
 
 /// What a link to a name cannot hold as it is.
@@ -103,11 +103,11 @@ mod tests {
         fs::write(root.join("a<b.log"), "text").unwrap();
         fs::write(directory.path().join("secret"), "secret").unwrap();
         std::os::unix::fs::symlink(directory.path(), root.join("up")).unwrap();
-        let Opened::Directory(page) = open(&root, "").unwrap() else { panic!("the root is a directory") };
+        let OpenedLog::Directory(page) = open(&root, "").unwrap() else { panic!("the root is a directory") };
         assert!(page.contains("<a href=\"a%3Cb.log\">a&lt;b.log</a>\n"), "{page}");
         assert!(page.contains("<a href=\"pods/\">pods/</a>\n"), "{page}");
-        assert!(matches!(open(&root, "a<b.log"), Ok(Opened::File(_, 4))));
-        assert!(matches!(open(&root, "pods/"), Ok(Opened::Directory(_))));
+        assert!(matches!(open(&root, "a<b.log"), Ok(OpenedLog::File(_, 4))));
+        assert!(matches!(open(&root, "pods/"), Ok(OpenedLog::Directory(_))));
         for path in ["up/secret", "../secret", "pods/../../secret", "/etc/passwd", "none"] {
             assert!(open(&root, path).is_err(), "{path}");
         }

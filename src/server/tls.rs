@@ -81,11 +81,11 @@ pub(crate) enum ServerTlsError {
 /// The TLS of a port.
 pub(crate) struct ServerTls {
     settings: TlsSettings,
-    loaded: Mutex<Option<Loaded>>,
+    loaded: Mutex<Option<LoadedTls>>,
 }
 
 #[derive(Clone)]
-struct Loaded {
+struct LoadedTls {
     files: Vec<Option<Stamp>>,
     config: Arc<ServerConfig>,
 }
@@ -132,7 +132,7 @@ impl ServerTls {
                 if before.is_some() {
                     tracing::info!(certificate = %certificate.display(), "the certificate has changed");
                 }
-                *self.loaded() = Some(Loaded { files, config: config.clone() });
+                *self.loaded() = Some(LoadedTls { files, config: config.clone() });
                 Ok(config)
             }
             (Err(error), Some(before)) => {
@@ -140,14 +140,14 @@ impl ServerTls {
                     error = chain(&error),
                     "the certificate has changed, and the old one is used on"
                 );
-                *self.loaded() = Some(Loaded { files, config: before.config.clone() });
+                *self.loaded() = Some(LoadedTls { files, config: before.config.clone() });
                 Ok(before.config)
             }
             (Err(error), None) => Err(error),
         }
     }
 
-    fn loaded(&self) -> std::sync::MutexGuard<'_, Option<Loaded>> {
+    fn loaded(&self) -> std::sync::MutexGuard<'_, Option<LoadedTls>> {
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

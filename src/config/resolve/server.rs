@@ -32,7 +32,11 @@ pub(super) fn secure_port(settings: &Settings<'_>, flags: &Flags, host: &str) ->
     Some(SecurePort {
         port: settings.int("port").filter(|port| *port != 0).unwrap_or(10250),
         tls: TlsSettings {
-            files: path("tlsCertFile").zip(path("tlsPrivateKeyFile")),
+            // One without the other cannot be used, and is said to.
+            files: match (path("tlsCertFile"), path("tlsPrivateKeyFile")) {
+                (None, None) => None,
+                (certificate, key) => Some((certificate.unwrap_or_default(), key.unwrap_or_default())),
+            },
             cert_dir: flags.text("cert-dir").map_or_else(root_dir, PathBuf::from),
             host: host.to_owned(),
             ips: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],

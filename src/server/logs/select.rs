@@ -26,7 +26,7 @@ const MAX_HEAD: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Selector {
     selection: Selection,
-    at: Place,
+    at: EntryPart,
     head: Vec<u8>,
     /// The next entry begins a line.
     begins_line: bool,
@@ -35,7 +35,7 @@ pub(crate) struct Selector {
 
 /// Where in an entry the next byte is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum EntryPart {
     Head,
     Content {
         is_shown: bool,
@@ -56,7 +56,7 @@ impl Selector {
     /// At the beginning of an entry.
     pub(crate) fn new(selection: Selection) -> Self {
         let is_done = selection.limit_entries == Some(0);
-        Self { selection, at: Place::Head, head: Vec::new(), begins_line: true, is_done }
+        Self { selection, at: EntryPart::Head, head: Vec::new(), begins_line: true, is_done }
     }
 
     /// Nothing more will come.
@@ -66,7 +66,7 @@ impl Selector {
 
     /// The rest of an entry that is not there is not waited for: the log goes on in another file.
     pub(crate) fn cut(&mut self) {
-        self.at = Place::Head;
+        self.at = EntryPart::Head;
         self.head.clear();
     }
 
@@ -75,9 +75,11 @@ impl Selector {
         let mut out = Vec::new();
         while !bytes.is_empty() && !self.is_done {
             bytes = match self.at {
-                Place::Head => self.read_head(bytes, &mut out),
-                Place::Content { is_shown, is_part } => self.read_content(bytes, is_shown, is_part, &mut out),
-                Place::Junk => self.skip_line(bytes),
+                EntryPart::Head => self.read_head(bytes, &mut out),
+                EntryPart::Content { is_shown, is_part } => {
+                    self.read_content(bytes, is_shown, is_part, &mut out)
+                }
+                EntryPart::Junk => self.skip_line(bytes),
             };
         }
         out
@@ -94,7 +96,7 @@ impl Selector {
             }
             if *byte == b'\n' || self.head.len() > MAX_HEAD {
                 self.head.clear();
-                self.at = if *byte == b'\n' { Place::Head } else { Place::Junk };
+                self.at = if *byte == b'\n' { EntryPart::Head } else { EntryPart::Junk };
                 return &bytes[index + 1..];
             }
         }
@@ -103,12 +105,12 @@ impl Selector {
 
     fn begin(&mut self, head: Option<EntryHead<'_>>, out: &mut Vec<u8>) {
         let Some(head) = head else {
-            self.at = Place::Junk;
+            self.at = EntryPart::Junk;
             return;
         };
         let is_shown = self.selection.since.is_none_or(|since| head.at >= since)
             && self.selection.stream.is_none_or(|stream| stream == head.stream);
-        self.at = Place::Content { is_shown, is_part: head.is_part };
+        self.at = EntryPart::Content { is_shown, is_part: head.is_part };
         if is_shown && self.selection.timestamps && self.begins_line {
             let time = head.at.strftime("%Y-%m-%dT%H:%M:%S.%9fZ ").to_string();
             self.put(time.as_bytes(), out);
@@ -132,7 +134,7 @@ impl Selector {
             self.put(content, out);
         }
         if end.is_some() {
-            self.at = Place::Head;
+            self.at = EntryPart::Head;
             self.begins_line = !is_part;
             if let Some(left) = &mut self.selection.limit_entries {
                 *left = left.saturating_sub(1);
@@ -145,7 +147,7 @@ impl Selector {
     fn skip_line<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
         match bytes.iter().position(|byte| *byte == b'\n') {
             Some(end) => {
-                self.at = Place::Head;
+                self.at = EntryPart::Head;
                 &bytes[end + 1..]
             }
             None => &[],
