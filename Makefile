@@ -61,7 +61,7 @@ CONTAINERD := 2.1.9
 # End-to-end tests that make the calls to the runtime between them: docs/compatibility.md lists the calls.
 SELECTION := run:: runtime_outage:: ends:: edit::the_new_instance endings::the_stop_signal logs::every_line \
   hooks::a_container_has_started images::images_are_pulled network::a_network_that_cannot_be_released_holds \
-  service_manager::ready
+  service_manager::ready runtime_volumes::
 
 containerd: ## Build containerd CONTAINERD=2.1.9 from its Go module, if Go is there
 	@set -e; dir=$(TARGET)/containerd/$(CONTAINERD); if [ -x $$dir/containerd ]; then exit 0; fi; \

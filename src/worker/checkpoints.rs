@@ -11,6 +11,7 @@ use tracing::warn;
 
 use crate::host::Dirs;
 use crate::host::boot::boot_id;
+use crate::host::files::make_dir;
 use crate::host::state::{Durability, StateError, Store};
 use crate::plan::PullRecord;
 use crate::plan::checkpoint::{Age, Checkpoint, Remembered};
@@ -45,14 +46,15 @@ pub(crate) trait Checkpoints: Debug + Send + Sync {
         containers: Vec<String>,
     ) -> Answer<'a, Vec<Result<(String, PullRecord), StateError>>>;
 
-    /// The objects that an instance has and that nobody else has any more.
+    /// The objects that an instance has, as last remembered.
     fn read_objects<'a>(&'a self, uid: &'a PodUid) -> Answer<'a, Result<Vec<Object>, StateError>>;
 
-    /// Remembers such objects, in place of those that are remembered.
+    /// Remembers its objects, in place of those that are remembered.
     fn write_objects<'a>(
         &'a self,
         uid: &'a PodUid,
         objects: Vec<Arc<Object>>,
+        durability: Durability,
     ) -> Answer<'a, Result<(), StateError>>;
 
     /// Remembers a failed pull, or forgets it.
@@ -192,14 +194,17 @@ impl Checkpoints for DiskCheckpoints {
         &'a self,
         uid: &'a PodUid,
         objects: Vec<Arc<Object>>,
+        durability: Durability,
     ) -> Answer<'a, Result<(), StateError>> {
-        let store = self.objects(uid);
+        let (store, dir) = (self.objects(uid), self.dirs.pod(uid));
         Box::pin(smol::unblock(move || {
             if objects.is_empty() {
                 return store.remove(OBJECTS);
             }
+            // Others read the directory of a pod: the store alone would be closed to them. A failure shows in the write.
+            let _ = make_dir(&dir, 0o750);
             let kept: Vec<_> = objects.iter().map(|object| KeptObject::new(object)).collect();
-            store.write(OBJECTS, &kept, Durability::Power)
+            store.write(OBJECTS, &kept, durability)
         }))
     }
 

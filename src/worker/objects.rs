@@ -1,6 +1,7 @@
 //! The ConfigMaps and Secrets of the wanted instance: what it has, what its volumes hold, and what it keeps though it is gone.
 //!
-//! Invariant: what an instance once had it keeps until it ends, in memory, in its volumes and on disk.
+//! Invariant: what an instance once had it keeps until it ends, in memory, in its volumes and on disk. It is on disk before
+//! anything is made of it: whoever had it may forget it at any time, and the agent may be killed right after that.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use tracing::{info, warn};
 
 use super::Worker;
 use crate::host::volume::OldFiles;
+use crate::plan::checkpoint::Durability;
 use crate::plan::{Desired, Lacks, Waiting, Want};
 use crate::pod::object::references::restarts_on_change;
 use crate::pod::object::{ObjectKey, PodObjects};
@@ -30,8 +32,10 @@ pub(super) struct InstanceObjects {
     current: Arc<PodObjects>,
     /// Those that its volumes hold, if this agent knows.
     projected: Option<Arc<PodObjects>>,
-    /// Those that nobody else has any more, as they are on disk.
-    kept: BTreeSet<ObjectKey>,
+    /// As they are on disk.
+    kept: Arc<PodObjects>,
+    /// Those that nobody else has any more: they are on disk through a power cut, too.
+    lost: BTreeSet<ObjectKey>,
     /// When the volumes are to be looked at again.
     due: Option<Duration>,
     /// What was last said to be missing.
@@ -64,15 +68,21 @@ impl Worker {
                 instance.history.pulls.clear();
             }
         }
-        let lost: BTreeSet<_> =
-            before.current.found.keys().filter(|key| !given.found.contains_key(*key)).cloned().collect();
-        if lost != before.kept {
-            let objects = lost.iter().filter_map(|key| before.current.found.get(key).cloned()).collect();
-            match self.context.checkpoints.write_objects(&pod.uid, objects).await {
-                Ok(()) => before.kept = lost,
+        let lost = lost_of(&before.current, given);
+        let is_new = before.kept.found != before.current.found || !lost.is_subset(&before.lost);
+        // What has completed starts nothing any more, and has nothing on disk.
+        if is_new && !self.checkpoint.current.has_completed(pod) {
+            let durability = if lost.is_empty() { Durability::Process } else { Durability::Power };
+            let objects = before.current.found.values().cloned().collect();
+            self.uids_on_disk.insert(pod.uid.clone());
+            match self.context.checkpoints.write_objects(&pod.uid, objects, durability).await {
+                Ok(()) => {
+                    before.kept = before.current.clone();
+                    before.lost = lost;
+                }
                 // Tried again in the next pass.
                 Err(error) => {
-                    warn!(pod = %self.name, error = chain(&error), "objects that are gone would not outlive the agent");
+                    warn!(pod = %self.name, error = chain(&error), "objects would not outlive the agent");
                 }
             }
         }
@@ -89,10 +99,11 @@ impl Worker {
             Vec::new()
         });
         let found = read.into_iter().map(|object| (object.key.clone(), Arc::new(object)));
-        let current = PodObjects { found: found.collect(), places: Arc::default() };
+        let current = Arc::new(PodObjects { found: found.collect(), places: Arc::default() });
         InstanceObjects {
-            kept: current.found.keys().cloned().collect(),
-            current: Arc::new(current),
+            kept: current.clone(),
+            current,
+            lost: BTreeSet::new(),
             projected: None,
             due: None,
             told: Lacks::default(),
@@ -120,9 +131,9 @@ impl Worker {
         let before = std::mem::replace(&mut objects.told, now.clone());
         let new = |old: Option<&Waiting>, now: Option<&Waiting>| now.filter(|now| old != Some(*now)).cloned();
         let volumes = new(before.volumes.as_ref(), now.volumes.as_ref());
-        let first = pod.containers().next().map(|(which, spec)| (which, spec.name.as_str()));
-        if let (Some(waiting), Some(container)) = (volumes, first) {
-            self.record_warning(pod, container, "FailedMount", &waiting.message);
+        if let Some(Waiting { reason, message }) = volumes {
+            let events = &self.context.handles.telemetry.events;
+            events.warn_of_pod((&self.name, &pod.uid), reason, &message);
         }
         for (which, spec) in pod.containers() {
             if let Some(waiting) = new(before.env.get(&spec.name), now.env.get(&spec.name)) {
@@ -216,6 +227,11 @@ impl Worker {
         let due = self.instance.as_ref()?.objects.as_ref()?.due?;
         Some(due.saturating_sub(self.context.handles.clock.uptime()))
     }
+}
+
+/// What was there and is given no more.
+fn lost_of(before: &PodObjects, given: &PodObjects) -> BTreeSet<ObjectKey> {
+    before.found.keys().filter(|key| !given.found.contains_key(*key)).cloned().collect()
 }
 
 /// What is given, and what was there and is given no more.

@@ -202,11 +202,13 @@ fn a_restart_leaves_the_pod_alone_that_keeps_another_source_out() {
     }
     let address = server.url("/pods");
     let shadowed = "rkubelet_manifests{source=\"http\",outcome=\"shadowed\"} 1";
+    let mut logs = Vec::new();
     for _ in 0..3 {
         let agent = url::start(&rig, &address, &[]);
         rig.wait_running("both-node1", "main");
         rig.wait("the URL's pod to be shadowed", || url::has_metric(&rig, shadowed));
+        logs.push(agent.log());
         agent.kill9();
     }
-    assert_eq!(journal(&rig, "both"), ["start file"]);
+    assert_eq!(journal(&rig, "both"), ["start file"], "{}", logs.join("\n"));
 }

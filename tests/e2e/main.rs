@@ -46,6 +46,7 @@ mod restarts;
 mod rig_itself;
 mod run;
 mod runtime_outage;
+mod runtime_volumes;
 mod safety;
 mod sandbox_loop;
 mod security;

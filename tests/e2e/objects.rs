@@ -1,10 +1,13 @@
 //! ConfigMaps and Secrets beside the pods: in volumes, in the environment, for registries; seen from inside the container.
 
 mod changes;
+mod kept;
 mod secrecy;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+
+use serde_json::Value;
 
 use crate::rig::web::Server;
 use crate::rig::{Access, BUSYBOX, NODE, PASSWORD, READ_ONLY_PORT, REGISTRY, Registry, Rig, USER};
@@ -149,7 +152,7 @@ fn volumes_and_environment_come_from_objects_beside_the_pod() {
 #[test]
 fn a_pod_waits_for_what_is_missing_and_goes_on_when_it_appears() {
     let rig = Rig::new();
-    let agent = rig.start_agent(&[]);
+    let _agent = rig.start_agent(&[]);
     let volume = "volumes: [{name: v, configMap: {name: settings}}]";
     let mount = "volumeMounts: [{name: v, mountPath: /v}]";
     rig.write_manifest("volume.yaml", &pod("volume", "", volume, mount, "cat /v/a; echo"));
@@ -163,7 +166,13 @@ fn a_pod_waits_for_what_is_missing_and_goes_on_when_it_appears() {
     rig.wait("the variable's reason", || waiting(&rig, "env").0 == "CreateContainerConfigError");
     let message = waiting(&rig, "env").1;
     assert!(message.starts_with("secret \"login\" not found") && message.contains(&dir), "{message}");
-    assert!(served(&rig, "/api/v1/events").contains("FailedMount") || agent.log().contains("FailedMount"));
+    let events: Value = serde_json::from_str(&served(&rig, "/events")).expect("events");
+    let of = |reason: &str| {
+        let is = |event: &&Value| event["reason"] == reason;
+        events["items"].as_array().expect("items").iter().find(is).unwrap_or_else(|| panic!("{events}"))
+    };
+    assert_eq!(of("FailedMount")["involvedObject"]["fieldPath"], Value::Null, "the pod's, as kubelet has it");
+    assert_eq!(of("Failed")["involvedObject"]["fieldPath"], "spec.containers{main}");
 
     rig.write_manifest("settings.yaml", &config_map("settings", "", &[("a", "1")]));
     assert_eq!(said(&rig, "volume"), ["1", "done"]);

@@ -32,6 +32,18 @@ pub(crate) fn version() -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+/// Whether it mounts images as volumes and knows CDI devices: containerd 2.1 and newer, of which the tests know 2.x.
+pub(crate) fn has_image_volumes() -> bool {
+    !is_first_major(&version())
+}
+
+/// Whether it mounts parts of images: containerd 2.2 and newer.
+pub(crate) fn has_image_sub_paths() -> bool {
+    let version = version();
+    let word = version.split_whitespace().nth(2).unwrap_or_default().trim_start_matches('v').to_owned();
+    has_image_volumes() && !["2.0", "2.1"].iter().any(|old| word.starts_with(&format!("{old}.")))
+}
+
 /// Whether this is containerd 1.x: `containerd github.com/containerd/containerd 1.6.20~ds1 ...`, with a `v` or without.
 fn is_first_major(version: &str) -> bool {
     version.split_whitespace().nth(2).is_some_and(|word| word.trim_start_matches('v').starts_with("1."))
@@ -182,6 +194,7 @@ state = "{dir}/containerd-state"
 [plugins."io.containerd.cri.v1.runtime"]
   # Without CAP_SYS_RESOURCE runc cannot lower oom_score_adj, and no sandbox would start.
   restrict_oom_score_adj = true
+  cdi_spec_dirs = ["{dir}/cdi"]
 [plugins."io.containerd.cri.v1.runtime".cni]
   bin_dirs = ["{plugins}"]
   conf_dir = "{dir}/cni"

@@ -35,6 +35,8 @@ use rustix::process::Pid;
 pub(crate) use agent::Agent;
 #[allow(unused_imports, reason = "the demo and the benchmark do not need all of them")]
 pub(crate) use archive::{BUSYBOX, PAUSE, PUBLIC_BUSYBOX};
+#[allow(unused_imports, reason = "the end-to-end tests alone ask")]
+pub(crate) use containerd::{has_image_sub_paths, has_image_volumes};
 pub(crate) use cri::{Container, ContainerSeen, ContainerState, Sandbox, SandboxSeen};
 pub(crate) use http::Reply;
 pub(crate) use machine::Machine;
@@ -144,6 +146,11 @@ impl Rig {
     /// Where the agent keeps the links to the newest logs, named for log collectors.
     pub(crate) fn container_links_dir(&self) -> PathBuf {
         self.dir().join("log/containers")
+    }
+
+    /// Where the rig's containerd, from 2.x on, looks for descriptions of CDI devices.
+    pub(crate) fn cdi_dir(&self) -> PathBuf {
+        self.dir().join("cdi")
     }
 
     /// The file that the agent gets as `--config`.

@@ -195,7 +195,12 @@ impl Checkpoints for SimCheckpoints {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
-    fn write_objects<'a>(&'a self, _: &'a PodUid, _: Vec<Arc<Object>>) -> Answer<'a, Result<(), StateError>> {
+    fn write_objects<'a>(
+        &'a self,
+        _: &'a PodUid,
+        _: Vec<Arc<Object>>,
+        _: Durability,
+    ) -> Answer<'a, Result<(), StateError>> {
         Box::pin(std::future::ready(Ok(())))
     }
 

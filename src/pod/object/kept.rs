@@ -1,4 +1,4 @@
-//! The form in which objects are kept that an instance has and that nobody else has any more.
+//! The form in which the objects of an instance are kept on disk.
 
 use std::collections::BTreeMap;
 

@@ -16,10 +16,15 @@ pub(crate) struct FirstVersions {
 }
 
 /// Images as volumes.
-pub(crate) const IMAGE_VOLUMES: FirstVersions =
+pub(crate) static IMAGE_VOLUMES: FirstVersions =
     FirstVersions { what: "images as volumes", versions: &[("containerd", (2, 1)), ("cri-o", (1, 31))] };
+/// Parts of them. Until then containerd mounts the whole image, and says nothing.
+pub(crate) static IMAGE_SUB_PATHS: FirstVersions = FirstVersions {
+    what: "parts (subPath) of images as volumes",
+    versions: &[("containerd", (2, 2)), ("cri-o", (1, 33))],
+};
 /// Devices by the names of the Container Device Interface.
-pub(crate) const CDI_DEVICES: FirstVersions =
+pub(crate) static CDI_DEVICES: FirstVersions =
     FirstVersions { what: "CDI devices", versions: &[("containerd", (2, 0)), ("cri-o", (1, 23))] };
 
 impl RuntimeVersion {

@@ -6,7 +6,7 @@ use super::{Image, ImageError, Images};
 use crate::plan::PullPermit;
 use crate::pod::Pod;
 use crate::pod::object::PodObjects;
-use crate::runtime::cri::version::IMAGE_VOLUMES;
+use crate::runtime::cri::version::{FirstVersions, IMAGE_SUB_PATHS, IMAGE_VOLUMES};
 use crate::runtime::{SandboxContext, StartError};
 
 /// The images of the volumes that a container mounts, each as that of a container.
@@ -25,6 +25,17 @@ fn volume_images(pod: &Pod, container: &Container) -> Vec<Container> {
     images.collect()
 }
 
+/// What the runtime must be able to do for a container that mounts these images.
+fn required(container: &Container, images: &[Container]) -> &'static FirstVersions {
+    let says = |field: &Option<String>| field.as_ref().is_some_and(|text| !text.is_empty());
+    let mut mounts = container.volume_mounts.iter().flatten();
+    let has_part = mounts.any(|mount| {
+        images.iter().any(|image| image.name == mount.name)
+            && (says(&mount.sub_path) || says(&mount.sub_path_expr))
+    });
+    if has_part { &IMAGE_SUB_PATHS } else { &IMAGE_VOLUMES }
+}
+
 impl Images {
     /// As [`Images::look`], for the image of a container and those of the volumes that it mounts.
     ///
@@ -38,7 +49,7 @@ impl Images {
     ) -> Result<Image, ImageError> {
         let images = volume_images(pod, container);
         if !images.is_empty() {
-            self.check_volumes(&images).await?;
+            self.check_volumes(container, &images).await?;
         }
         for image in images {
             if self.look(&image, permit).await? == Image::ToBePulled {
@@ -73,11 +84,12 @@ impl Images {
         self.pull(pod, container, objects, context).await
     }
 
-    /// A runtime that does not know of such mounts would make the container without them, or fail for another reason.
-    async fn check_volumes(&self, images: &[Container]) -> Result<(), StartError> {
+    /// A runtime that does not know of such mounts would make the container without them, mount something else, or fail for
+    /// another reason.
+    async fn check_volumes(&self, container: &Container, images: &[Container]) -> Result<(), StartError> {
         const REASON: &str = "CreateContainerConfigError";
         let version = self.cri.version().await.map_err(|error| StartError::cri(REASON, error))?;
-        match version.lacks(&IMAGE_VOLUMES) {
+        match version.lacks(required(container, images)) {
             Some(lack) => {
                 let names = images.iter().map(|image| image.name.as_str()).collect::<Vec<_>>().join(", ");
                 Err(StartError::refused(REASON, format!("image volume {names}: {lack}")))
@@ -111,5 +123,30 @@ mod tests {
             found.iter().map(|c| (c.image.as_deref(), c.image_pull_policy.as_deref())).collect();
         assert_eq!(found, [(Some("r/a:1"), Some("Never"))]);
         assert!(volume_images(&pod, &Container::default()).is_empty());
+    }
+
+    #[test]
+    fn parts_of_images_need_a_newer_runtime() {
+        let image = Container { name: "a".into(), ..Container::default() };
+        let rows = [
+            (
+                json!([{"name": "a", "mountPath": "/a"}, {"name": "c", "mountPath": "/c", "subPath": "x"}]),
+                false,
+            ),
+            (json!([{"name": "a", "mountPath": "/a", "subPath": ""}]), false),
+            (
+                json!([{"name": "a", "mountPath": "/a"}, {"name": "a", "mountPath": "/b", "subPath": "x"}]),
+                true,
+            ),
+            (json!([{"name": "a", "mountPath": "/a", "subPathExpr": "$(X)"}]), true),
+        ];
+        for (mounts, of_parts) in rows {
+            let container = Container {
+                volume_mounts: serde_json::from_value(mounts.clone()).unwrap(),
+                ..Container::default()
+            };
+            let found = required(&container, std::slice::from_ref(&image));
+            assert_eq!(std::ptr::eq(found, &IMAGE_SUB_PATHS), of_parts, "{mounts}");
+        }
     }
 }

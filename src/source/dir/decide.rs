@@ -1,6 +1,6 @@
 //! Decides what a reading of the directory proves, and keeps what follows on disk. Blocks for the agent's own disk alone.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::files::{Files, MissingFiles, Notice};
 use super::identity::{DirectoryId, Evidence, weigh};
@@ -8,7 +8,7 @@ use super::last_good::{LastGoodStore, Unusable};
 use super::reader::{Scan, until_finished};
 use super::scan::{DirectoryReading, KnownFiles};
 use super::signing_key::SigningKey;
-use super::timing::{MISSING_RETRY, REMOVAL_GRACE, REPLACED_GRACE};
+use super::timing::{FIRST_SNAPSHOT_GRACE, MISSING_RETRY, REMOVAL_GRACE, REPLACED_GRACE};
 use super::{DirSource, check_manifest};
 use crate::source::untrusted_signature::UntrustedSignatures;
 use crate::sync::mux::Snapshot;
@@ -26,6 +26,30 @@ pub(super) struct Decider {
     directory: Option<DirectoryId>,
     /// The pods that the key, as it was last read, did not sign.
     untrusted_signatures: UntrustedSignatures,
+    first: FirstSnapshot,
+}
+
+/// The snapshot that sources of lower precedence wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FirstSnapshot {
+    /// Nothing was read yet.
+    Due,
+    /// Held back since then: a file was written just before it was to be read.
+    HeldBack(Instant),
+    Sent,
+}
+
+impl FirstSnapshot {
+    /// After a reading. `unfinished`: a file was left alone, and will be read soon.
+    fn after(self, unfinished: bool, began: Instant, ended: Instant) -> Self {
+        let since = match self {
+            Self::Sent => return Self::Sent,
+            Self::HeldBack(since) => since,
+            Self::Due => began,
+        };
+        let is_held_back = unfinished && ended.duration_since(since) < FIRST_SNAPSHOT_GRACE;
+        if is_held_back { Self::HeldBack(since) } else { Self::Sent }
+    }
 }
 
 /// What follows from a reading.
@@ -58,6 +82,7 @@ impl Decider {
             missing: MissingFiles::default(),
             directory,
             untrusted_signatures: UntrustedSignatures::default(),
+            first: FirstSnapshot::Due,
         }
     }
 
@@ -92,11 +117,20 @@ impl Decider {
                 known = Some(scan.take_known());
             }
         }
+        let was_held_back = matches!(self.first, FirstSnapshot::HeldBack(_));
+        let unfinished = matches!(&scan.reading, DirectoryReading::Files(found) if found.unfinished);
+        self.first = self.first.after(unfinished, scan.began, scan.ended);
         let (notices, mut snapshot) = self.files.apply(scan.reading);
+        match self.first {
+            FirstSnapshot::Sent if was_held_back => snapshot = snapshot.or_else(|| Some(self.files.latest())),
+            FirstSnapshot::HeldBack(_) => snapshot = None,
+            FirstSnapshot::Sent | FirstSnapshot::Due => {}
+        }
         if let Some(key) = &scan.key {
             let judged = self.files.versions().map(|(subject, audit)| (subject, key.check_signer(audit)));
             if self.untrusted_signatures.update(judged) {
-                snapshot = snapshot.or_else(|| Some(self.files.latest()));
+                let is_held_back = matches!(self.first, FirstSnapshot::HeldBack(_));
+                snapshot = snapshot.or_else(|| (!is_held_back).then(|| self.files.latest()));
             }
         }
         if let Some(snapshot) = &mut snapshot {
@@ -117,7 +151,7 @@ impl Decider {
 mod tests {
     use std::fs::{self, File};
     use std::path::Path;
-    use std::time::{Instant, SystemTime};
+    use std::time::SystemTime;
 
     use super::*;
     use crate::source::dir::Signing;
@@ -185,6 +219,40 @@ mod tests {
             };
             let snapshot = decided.snapshot.as_ref();
             (snapshot.map(names).unwrap_or_default(), snapshot.map(|snapshot| snapshot.complete), reason)
+        }
+    }
+
+    #[test]
+    fn the_first_snapshot_waits_for_files_that_were_written_just_now() {
+        let temporary = tempfile::tempdir().unwrap();
+        let root = temporary.path();
+        let dir = root.join("manifests");
+        fs::create_dir(&dir).unwrap();
+        write(&dir.join("old.yaml"), &pod("old"));
+        // Cut short by its writer, as far as one can tell.
+        write(&dir.join("new.yaml"), "");
+        let mut agent = Agent::start(root);
+        assert_eq!(agent.read(), (String::new(), None, None), "others wait");
+        write(&dir.join("new.yaml"), &pod("new"));
+        assert_eq!(agent.read(), ("new-n old-n".to_owned(), Some(true), None));
+    }
+
+    #[test]
+    fn the_first_snapshot_does_not_wait_for_long() {
+        use FirstSnapshot::{Due, HeldBack, Sent};
+        let start = Instant::now();
+        let after = |millis| start + Duration::from_millis(millis);
+        for (state, unfinished, ended, next) in [
+            (Due, false, 10, Sent),
+            (Due, true, 10, HeldBack(start)),
+            (Due, true, 1000, Sent),
+            (HeldBack(start), true, 999, HeldBack(start)),
+            (HeldBack(start), true, 1000, Sent),
+            (HeldBack(start), false, 10, Sent),
+            (Sent, true, 10, Sent),
+        ] {
+            let began = if state == Due { start } else { after(ended) };
+            assert_eq!(state.after(unfinished, began, after(ended)), next, "{state:?} {unfinished} {ended}");
         }
     }
 

@@ -105,6 +105,8 @@ pub(super) struct Writers {
     pub(super) gone: BTreeSet<PathBuf>,
     /// How long any other must have been left alone.
     pub(super) quiet: Duration,
+    /// How long a file must have been empty.
+    pub(super) empty: Duration,
 }
 
 /// Why a file is left alone.
@@ -185,7 +187,7 @@ pub(super) fn read(
             ManifestRead::Refused(reason, stamp) => (FileReading::Refused(reason), stamp),
             ManifestRead::FileContents(contents, stamp) => {
                 let since = known.empty.get(&path).copied().unwrap_or_else(Instant::now);
-                if contents.is_empty() && since.elapsed() < writers.quiet {
+                if contents.is_empty() && since.elapsed() < writers.empty {
                     now_known.empty.insert(path.clone(), since);
                     found.unfinished = true;
                     found.files.insert(path, FileReading::Unfinished);

@@ -18,12 +18,19 @@ pub(super) const REPLACED_GRACE: Duration = Duration::from_secs(3);
 /// How long a file is left alone after its last write while its writer has it open: no manifest is read half written.
 pub(super) const OPEN_WRITER: Duration = Duration::from_secs(10);
 /// A file that was written to within this time may not be whole, unless its writer was seen to close it. Counts where
-/// inotify tells nothing, and for files that were found empty.
+/// inotify tells nothing.
 pub(super) const QUIET: Duration = Duration::from_millis(50);
+/// How long a file must stay empty to count as empty. Whoever writes a file anew cuts it short first, and a busy file
+/// system takes its time to tell.
+pub(super) const EMPTY_GRACE: Duration = Duration::from_secs(1);
+/// How long the first snapshot, for which sources of lower precedence wait, is held back for files that were written just
+/// now.
+pub(super) const FIRST_SNAPSHOT_GRACE: Duration = Duration::from_secs(1);
 /// How long after an event more of the same is waited for: where the event says little, and where a signature belongs
 /// to a manifest.
 pub(super) const EVENT_PAUSE: Duration = Duration::from_millis(100);
-/// How long a reading waits for inotify to tell of what happened before it. The fence's event ends the wait much sooner.
-pub(super) const FENCE_DEADLINE: Duration = Duration::from_millis(100);
+/// How long a reading waits for inotify to tell of what happened before it. The fence's event ends the wait much sooner,
+/// unless the machine is very busy.
+pub(super) const FENCE_DEADLINE: Duration = Duration::from_secs(1);
 /// File systems stamp files by a coarse clock: a stamp that is younger may stand for two different contents.
 pub(super) const STAMP_GRANULARITY: Duration = Duration::from_millis(50);

@@ -20,7 +20,7 @@ use tracing::{info, warn};
 use crate::text::last_logged::LastLogged;
 
 use super::scan::{MOUNT_ID, ReadFile, Writers};
-use super::timing::{EVENT_PAUSE, FENCE_DEADLINE, OPEN_WRITER, QUIET};
+use super::timing::{EMPTY_GRACE, EVENT_PAUSE, FENCE_DEADLINE, OPEN_WRITER, QUIET};
 use super::watched_names::Watched;
 use fence::InotifyFence;
 use interest::Hint;
@@ -127,7 +127,7 @@ impl DirectoryWatch {
             }
         }
         let (writing, gone) = (self.writing.keys().cloned().collect(), std::mem::take(&mut self.gone));
-        Writers { writing, whole, gone, quiet: QUIET }
+        Writers { writing, whole, gone, quiet: QUIET, empty: EMPTY_GRACE }
     }
 
     /// The manifests that were written to or removed while they were read, as events tell: they may have been read half
