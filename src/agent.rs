@@ -102,6 +102,7 @@ pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
     let runtime =
         Arc::new(Runtime::new(parts.cri.clone(), parts.node.clone(), parts.images, parts.handlers.clone()));
     let devices = parts.node.devices.clone();
+    let (cri, dirs) = (parts.cri.clone(), parts.node.dirs.clone());
     let prober = Prober::new(Arc::new(parts.handlers), handles.clone());
     let updates = Store::in_memory(&config.root_dir, "pods");
     let checkpoints = DiskCheckpoints::new(&config.root_dir, parts.node.dirs, updates);
@@ -131,7 +132,7 @@ pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
     }
     handles.spawn(run_storage_limits(runtime.clone(), view.clone(), handles.clone()));
     handles.spawn(prober.clone().run());
-    health::spawn_ports(config, &reactor, &handles, &view, &prober, &runtime);
+    health::spawn_ports(config, &reactor, &handles, &view, &prober, (&runtime, cri, dirs));
     let notifier = health::notifier();
     health::spawn_watchdog(&handles, notifier.as_ref());
 

@@ -18,6 +18,7 @@ pub(crate) mod lock;
 pub(crate) mod machine;
 pub(crate) mod mounts;
 pub(crate) mod node_ips;
+pub(crate) mod open_below;
 pub(crate) mod pod_logs;
 pub(crate) mod program;
 mod remove_tree;

@@ -4,8 +4,10 @@
 //! call the runtime. Invariant: no client, however slow or rude, delays a pod: a page is made on a thread that may
 //! block, and a reply that is streamed waits in its own task. Must not: know a path or a transport.
 
-use super::request::{Reply, Request, Response};
-use super::router::{Action, route};
+use super::logs::container_log;
+use super::request::{Port, Reply, Request, Response};
+use super::router::{Action, paths, route};
+use super::system_logs::system_log;
 use super::{Endpoints, access, metrics_page, pods, stats};
 use crate::status::metrics::exposition;
 use crate::status::metrics::process::observe_process;
@@ -15,17 +17,17 @@ use crate::sync::view::to_json;
 impl Endpoints {
     /// The reply to one request. Every transport ends here.
     pub(crate) async fn answer(&self, request: Request) -> Reply {
-        if let Err(denied) = access::admit(&request, self.own_uid) {
+        if let Err(denied) = access::admit(&request, &self.access) {
             tracing::warn!(peer = ?request.peer, path = request.path, reason = denied.reason, "refused a request");
             return denied.response.into();
         }
-        match route(&request) {
-            Ok(action) => self.carry_out(action).await,
+        match route(&request, self.routes) {
+            Ok(action) => self.carry_out(action, &request).await,
             Err(response) => response.into(),
         }
     }
 
-    async fn carry_out(&self, action: Action) -> Reply {
+    async fn carry_out(&self, action: Action, request: &Request) -> Reply {
         match action {
             Action::Health(question) => {
                 let sync_loop = if question.asks_sync_loop() { (self.health)().await } else { Ok(()) };
@@ -59,6 +61,15 @@ impl Endpoints {
                 let render = |own: &Self| running_pods::render(stats::running_pods(&own.view.load()));
                 self.page(move |own| Response::json("the pods that run", render(own))).await
             }
+            Action::Configz => Response::page("application/json", self.configz.as_bytes()).into(),
+            Action::Statusz => Response::page(PLAIN, statusz(request.port)).into(),
+            Action::ContainerLog(pod, container, options) => {
+                container_log(self, pod, container, options).await
+            }
+            Action::SystemLog(path) => system_log(path).await,
+            Action::Session(target, session) => self.open_session(target, session, request).await,
+            Action::Run(target, command) => self.run_command(&target, command).await,
+            Action::Checkpoint(target) => self.checkpoint(&target).await,
         }
     }
 
@@ -67,4 +78,13 @@ impl Endpoints {
         let own = self.clone();
         smol::unblock(move || make(&own)).await.into()
     }
+}
+
+const PLAIN: &str = "text/plain; charset=utf-8";
+
+/// The page `/statusz`.
+fn statusz(port: Port) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let paths: Vec<_> = paths(port).collect();
+    format!("\nkubelet statusz\n\nBinary version: rkubelet {version}\nPaths: {}\n", paths.join(" "))
 }

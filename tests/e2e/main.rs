@@ -40,6 +40,7 @@ mod odd_bytes;
 mod order;
 mod pod_wide;
 mod ports;
+mod ports_streams;
 mod probes;
 mod resources;
 mod restarts;

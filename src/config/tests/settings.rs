@@ -14,6 +14,8 @@ use crate::pod::cgroup_name::{CgroupDriver, CgroupRoot};
 use crate::pod::cpu_set::CpuSet;
 use crate::pod::node_allocatable::{Reservations, Threshold};
 use crate::pod::quantity::Amount;
+use crate::server::access::{AccessRules, Authorization};
+use crate::server::router::RouteRules;
 
 #[test]
 fn defaults_are_those_of_kubelet() {
@@ -47,6 +49,15 @@ fn defaults_are_those_of_kubelet() {
             healthz_port: Some(10248),
             address: "0.0.0.0".parse().unwrap(),
             read_only_port: None,
+            secure_port: None,
+            access: AccessRules {
+                own_uid: 0,
+                anonymous: false,
+                token_review: true,
+                authorization: Authorization::Webhook,
+            },
+            routes: RouteRules { debugging: true, system_logs: true },
+            configz: config.configz.clone(),
             socket_path: Some("/run/rkubelet/rkubelet.sock".into()),
             cluster_dns: vec![],
             cluster_domain: String::new(),

@@ -8,6 +8,7 @@ mod cgroups;
 mod events;
 mod images;
 mod stats;
+pub mod streaming;
 mod tasks;
 
 use std::fmt;
