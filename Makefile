@@ -3,7 +3,7 @@
 CARGO ?= cargo
 # Debian's names of what the end-to-end tests and the demo run on, and of a C compiler for their pause program.
 PACKAGES := containerd runc containernetworking-plugins busybox-static iptables iproute2 util-linux gcc libc6-dev \
-  docker-registry apache2-utils minisign nginx openssl faketime systemd
+  docker-registry apache2-utils minisign nginx openssl faketime systemd prometheus
 # The same for the virtual machine; its root file system takes its packages from where apt here has its own from.
 VM_PACKAGES := qemu-system-x86 qemu-utils mmdebstrap e2fsprogs util-linux binutils gcc libc6-dev busybox-static
 # Root has no need of sudo, and a minimal machine no sudo.

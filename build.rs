@@ -5,12 +5,13 @@ use std::error::Error;
 use std::path::{Component, PathBuf};
 use std::{env, fs};
 
-const FILES: [&str; 5] = [
+const FILES: [&str; 6] = [
     "cri/api.proto",
     "containerd/events_service.proto",
     "containerd/task_events.proto",
     "containerd/tasks_service.proto",
     "grpc/health.proto",
+    "kubelet/deviceplugin.proto",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {

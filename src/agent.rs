@@ -27,6 +27,7 @@ use crate::http::{Client, spawn_tokio_thread};
 use crate::runtime::Runtime;
 use crate::runtime::cpus::run_cpu_assignment;
 use crate::runtime::cri::CriError;
+use crate::runtime::devices::run_device_plugins;
 use crate::runtime::file_watch::run_file_watch;
 use crate::runtime::gc::run_housekeeping;
 use crate::runtime::log_rotation::run_log_rotation;
@@ -100,6 +101,8 @@ pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
     let limits = build::node_limits(config, &parts.allocatable, parts.node.security.clone());
     let runtime =
         Arc::new(Runtime::new(parts.cri.clone(), parts.node.clone(), parts.images, parts.handlers.clone()));
+    let devices = parts.node.devices.clone();
+    let (cri, dirs) = (parts.cri.clone(), parts.node.dirs.clone());
     let prober = Prober::new(Arc::new(parts.handlers), handles.clone());
     let updates = Store::in_memory(&config.root_dir, "pods");
     let checkpoints = DiskCheckpoints::new(&config.root_dir, parts.node.dirs, updates);
@@ -122,13 +125,14 @@ pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
         handles.spawn(run_log_rotation(runtime.clone(), policy, watch, view.clone(), handles.clone()));
     }
     handles.spawn(run_cpu_assignment(runtime.clone(), view.clone()));
-    handles.spawn(run_kernel_log());
+    handles.spawn(run_device_plugins(devices, view.clone(), handles.clone()));
+    handles.spawn(run_kernel_log(handles.telemetry.events.clone()));
     if let Some(inotify) = inotify {
         handles.spawn(run_file_watch(runtime.clone(), inotify, view.clone(), handles.clone()));
     }
     handles.spawn(run_storage_limits(runtime.clone(), view.clone(), handles.clone()));
     handles.spawn(prober.clone().run());
-    health::spawn_ports(config, &reactor, &handles, &view, &prober);
+    health::spawn_ports(config, &reactor, &handles, &view, &prober, (&runtime, cri, dirs));
     let notifier = health::notifier();
     health::spawn_watchdog(&handles, notifier.as_ref());
 

@@ -34,9 +34,10 @@
 //! | runtime watch | `runtime::pleg` | the runtime's event stream and a timer | the sync loop |
 //! | probes | `worker::prober` | a timer, and workers who say which there are | the sync loop, when a verdict changes |
 //! | housekeeping | `runtime::gc` | a timer; reads the published view and the runtime | nobody |
+//! | device plugins | `runtime::devices` | registrations, what plugins tell, changes of the published view | the sync loop |
 //! | CPUs of their own | `runtime::cpus`, where the policy is `static` | changes of the published view | nobody |
 //! | log rotation | `runtime::log_rotation` | first writes to logs, changes of the published view, and a timer after either | nobody |
-//! | kernel log | `host::kernel_log` | records of `/dev/kmsg` | nobody |
+//! | kernel log | `host::kernel_log` | records of `/dev/kmsg` | nobody; it records events |
 //! | storage limits | `runtime::storage_limits` | changes of the published view; a timer while a pod with such a limit runs | the sync loop |
 //! | watched files | `runtime::file_watch` | changes of directories and of the published view | the sync loop; containers, by signals |
 //! | watchdog, status line | `agent::health` | a timer; changes of the published view | systemd |
@@ -77,7 +78,7 @@
 //! | `host` | directories, resources of instances, volumes, the agent's files and locks, addresses |
 //! | `http` | one GET with one deadline, TLS included; the tokio thread |
 //! | `sync` | the mux, the sync loop, messages, the published view |
-//! | `status` | the status of a pod from what is known of it, events, metrics |
+//! | `status` | the status of a pod from what is known of it, events, metrics, stats |
 //! | `plan` | what to do next for a pod; start order; what is remembered of a pod |
 //! | `probe` | which probes there are, when each is due, what results mean |
 //! | `pod` | ids, decoding, defaults, validation, hashes, environment, images, ConfigMaps and Secrets, what was observed |
@@ -93,6 +94,7 @@
 //! | Which pods should run, when sources disagree? | `sync::mux`; what only one pod can have: `sync::mux::claims` |
 //! | Which pods has the node room for, and who makes room? | `sync::admission`; who has a place: `sync::sync_loop::admit` |
 //! | Which CPUs has a container? | `pod::cpu_assignment`; kept by `host::cpu_manager`, told by `runtime::cpus` |
+//! | Which devices has a container? | `pod::device_assignment`; kept by `host::device_manager`, asked for by `runtime::devices` |
 //! | Who starts after whom? | `plan::order` |
 //! | What may not be started, since its key was replaced? | `source::untrusted_signature`; obeyed in `plan::starts` |
 //! | Is a container started, restarted or ended? | `plan::plan_pod`: `plan::containers` (`ContainerJudge::need`), `plan::init`, `plan::round`, `plan::stop`; what follows an exit code: `pod::restart` |
@@ -106,6 +108,7 @@
 //! | Which log is rotated, compressed or removed? | `plan::log_rotation` |
 //! | What is known of a pod? | `pod::state`, computed by `status::pod_state` |
 //! | What is served of a pod? | `status::pod_status` |
+//! | What do pods and the node use? | `status::stats`, from what `host::usage` and the runtime tell; asked by `runtime::stats`, when somebody asks |
 //! | Who may ask the agent's ports, and which path is what? | `server::access`, `server::router`; carried out by `server::handlers` |
 //! | Which rights has a container? | `pod::security`, sent by `runtime::cri::convert`; what the node lacks: `runtime::security` |
 //! | Which ConfigMaps and Secrets has a pod, and what does it lack? | `pod::object`; who has them: `sync::mux`; what an instance keeps: `worker::objects` |
@@ -117,13 +120,13 @@
 //! | part | seam |
 //! |---|---|
 //! | a kind of volume | `host::volume` plans and applies it, `host::resource` (`Volumes`) releases it; `pod::fields`, `pod::validate` and `pod::defaults` accept its fields |
-//! | devices | one more `host::resource::Resource` in the list of `Resources::new` |
+//! | something else that an instance has on the node | one more `host::resource::Resource` in the list of `Resources::new` |
 //! | eviction for pressure, shutdown | `sync::message::Event::End`, which `sync::sync_loop` turns into `plan::Want::End` (ends as Failed, the object stays), as limits of storage do; preemption uses `Want::End` so (`sync::sync_loop::admit`), and the active deadline inside the worker |
 //! | deletion through an API | a new `sync::message::Event` that becomes `plan::Want::Stop` with a grace |
 //! | mirror pods, node status | a task that awaits `sync::published::ViewWatch::changed` |
 //! | pods from an API server | a source that sends `sync::mux::Snapshot`s; their ConfigMaps and Secrets: another `pod::object::ObjectProvider` |
 //! | a path of the agent's ports | a line of `server::router`'s table and an arm of `server::handlers` |
-//! | another runtime, or faults | `runtime::PodRuntime`, `runtime::ProbeRunner` |
+//! | another runtime, or faults | `runtime::PodRuntime` (`PodObserver`, `PodStarter`, `PodStopper`, each implemented beside its code), `runtime::ProbeRunner` |
 //! | another disk | `worker::checkpoints::Checkpoints` |
 //! | another time | `time::clock::Clock` |
 //!
@@ -151,8 +154,10 @@
 //! | `imageManager`, `imagePuller` | `runtime::image`, run as a job of the worker; what failed is in `plan::PullFailure` |
 //! | `configmap.Manager`, `secret.Manager` | `sync::mux`, told to workers in `plan::Desired` |
 //! | `credentialprovider`, its plugins | `pod::image`, `runtime::image` |
+//! | `stats.Provider`, `SummaryProvider`, `ResourceAnalyzer`, cAdvisor | `runtime::stats` reads, `status::stats` shows |
 //! | `lifecycle.predicateAdmitHandler`, `preemption` | `sync::admission` |
 //! | `cpumanager`, its static policy and checkpoint | `pod::cpu_assignment`, `host::cpu_manager`, `runtime::cpus` |
+//! | `devicemanager`, its plugins and checkpoint | `pod::device_assignment`, `host::device_manager`, `runtime::devices` |
 //! | `ContainerLogManager` | `plan::log_rotation`, `runtime::log_rotation` |
 //! | `flowcontrol.Backoff` | `time::backoff`; the count is an annotation of the container, and outlives the agent |
 //! | `HandlePodCleanups` | workers end their own pods; `runtime::gc` removes what a killed agent left on the node |

@@ -7,6 +7,7 @@ pub(crate) mod cpu_assignment;
 pub(crate) mod cpu_set;
 pub(crate) mod decode;
 pub(crate) mod defaults;
+pub(crate) mod device_assignment;
 pub(crate) mod dns;
 pub(crate) mod downward_api;
 pub(crate) mod env;
@@ -40,7 +41,6 @@ pub(crate) mod testing;
 pub(crate) mod validate;
 pub(crate) mod watch_files;
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
@@ -68,8 +68,8 @@ pub struct Pod {
     pub metadata: ObjectMeta,
     /// The specification with kubelet's defaults applied.
     pub spec: PodSpec,
-    /// Per container name, the hash of the container as written.
-    pub container_hashes: BTreeMap<String, String>,
+    /// Per container name, the hash of the container as written: see [`Pod::container_hash`].
+    pub container_hashes: Box<[(String, String)]>,
 }
 
 /// A port of the host that a pod asks for.
@@ -106,6 +106,11 @@ impl Pod {
     /// Both are the same version of the same instance.
     pub fn same_as(&self, other: &Pod) -> bool {
         self.uid == other.uid && self.hash == other.hash
+    }
+
+    /// The hash of a container as written, by its name.
+    pub(crate) fn container_hash(&self, name: &str) -> Option<&str> {
+        self.container_hashes.iter().find(|(of, _)| of == name).map(|(_, hash)| hash.as_str())
     }
 
     /// The manifest names its UID; else it is the hash of the manifest, which holds the pod's name.

@@ -6,6 +6,7 @@
 mod cgroups;
 pub(crate) mod cpus;
 pub mod cri;
+pub(crate) mod devices;
 pub(crate) mod file_watch;
 pub(crate) mod gc;
 pub(crate) mod handlers;
@@ -17,6 +18,7 @@ pub(crate) mod pleg;
 mod pod_runtime;
 mod security;
 mod start;
+pub(crate) mod stats;
 mod stop;
 pub(crate) mod storage_limits;
 
@@ -37,6 +39,7 @@ use crate::pod::hostname::FqdnTooLong;
 use crate::pod::security::admission::NodeSecurity;
 use crate::time::within::within;
 use cri::{CriClient, CriError};
+use devices::DevicePlugins;
 use handlers::HandlerRunner;
 
 pub(crate) use image::{Image, ImageError, Images, PullFallback, PullSettings};
@@ -72,6 +75,8 @@ pub(crate) struct NodeSettings {
     pub(crate) cgroup_driver: Option<CgroupDriver>,
     /// Who has CPUs of its own; none if nobody has.
     pub(crate) cpus: Option<Arc<CpuManager>>,
+    /// The device plugins.
+    pub(crate) devices: Arc<DevicePlugins>,
 }
 
 /// The container runtime and the node around it.
@@ -103,7 +108,7 @@ impl Runtime {
     pub(crate) fn new(cri: CriClient, node: NodeSettings, images: Images, handlers: HandlerRunner) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
-            resources: Resources::new(&node.dirs, &node.cgroups),
+            resources: Resources::new(&node.dirs, &node.cgroups, node.devices.manager()),
             sandbox_permits: PriorityLimiter::new(sandbox_width(cores)),
             starts: RwLock::new(()),
             cgroup_driver: Mutex::new(None),
@@ -113,6 +118,11 @@ impl Runtime {
             images,
             handlers,
         }
+    }
+
+    /// The version of the node's cgroups: 1 or 2.
+    pub(crate) fn cgroup_version(&self) -> u64 {
+        if self.node.cgroups.hierarchies.is_unified() { 2 } else { 1 }
     }
 
     /// Lets the starts that are under way come to their end, and none begin any more: containerd kills a container

@@ -4,6 +4,7 @@ pub(crate) mod events;
 pub(crate) mod metrics;
 pub(crate) mod pod_state;
 pub(crate) mod pod_status;
+pub(crate) mod stats;
 
 use std::sync::Arc;
 

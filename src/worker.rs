@@ -38,6 +38,7 @@ use crate::plan::{
 use crate::pod::observed::Observed;
 use crate::pod::{ContainerId, PodName, PodUid};
 use crate::runtime::{PodRuntime, SandboxContext, StepError};
+use crate::status::metrics::WorkerPass;
 use crate::sync::handles::Handles;
 use crate::sync::message::{Event, Report};
 use crate::text::last_logged::LastLogged;
@@ -78,7 +79,7 @@ enum AfterPass {
 
 /// Works for one pod name until the mailbox is closed; `checkpoint` is what an earlier agent left.
 fn run_pod_worker(
-    context: Context,
+    context: Arc<Context>,
     name: PodName,
     mailbox: Mailbox,
     checkpoint: Checkpoint,
@@ -107,12 +108,17 @@ fn run_pod_worker(
     // A block, not an async function: the future of a function keeps room for its arguments and for what they became.
     async move {
         let Some(mut desired) = worker.mailbox.next().await else { return };
+        let (clock, telemetry) =
+            (worker.context.handles.clock.clone(), worker.context.handles.telemetry.clone());
+        let mut why = WorkerPass::Create;
         loop {
+            let begun = clock.uptime();
             // Boxed: an idle worker must not hold the large future.
             let wait = match Box::pin(worker.pass(&desired)).await {
                 AfterPass::Again => Some(Duration::ZERO),
                 AfterPass::Rest(wait) => wait,
             };
+            telemetry.metrics.observe_pass(why, clock.uptime().saturating_sub(begun));
             let told = match wait {
                 Some(Duration::ZERO) => worker.mailbox.take(),
                 wait => {
@@ -133,6 +139,7 @@ fn run_pod_worker(
                     }
                 }
             };
+            why = if told.is_some() { WorkerPass::Update } else { WorkerPass::Sync };
             if let Some(told) = told {
                 desired = told;
                 worker.observer.discard_prediction();
@@ -142,7 +149,7 @@ fn run_pod_worker(
 }
 
 struct Worker {
-    context: Context,
+    context: Arc<Context>,
     name: PodName,
     mailbox: Mailbox,
     observer: Observer,
@@ -171,7 +178,7 @@ impl Worker {
         self.follow(&desired.want).await;
         self.follow_objects(desired).await;
         let want = &self.effective(&desired.want);
-        let ended = match self.take_finished_jobs().await {
+        let ended = match Box::pin(self.take_finished_jobs()).await {
             Ok(ended) => ended,
             Err(next) => return next,
         };
@@ -195,7 +202,7 @@ impl Worker {
         let (now, uptime) = (clock.now(), clock.uptime());
         for container in self.exits.note(&observed, now, uptime) {
             let pod = self.instance.as_ref().map(|instance| &*instance.pod);
-            tell_end(&self.context.handles.telemetry.events, &self.name, pod, container);
+            tell_end(&self.context.handles.telemetry, &self.name, pod, container);
         }
         self.apply_objects(desired, &observed).await;
         let lacks = self.lacks();
@@ -248,7 +255,7 @@ impl Worker {
                 self.failures = StepFailures::default();
             }
             if want.is_stop() && observed.is_empty() {
-                return self.finish(desired.generation).await;
+                return Box::pin(self.finish(desired.generation)).await;
             }
             let waits = [plan.wake_in, self.checkpoint.retry_in(), self.objects_due()];
             return AfterPass::Rest(waits.into_iter().flatten().min());
@@ -259,7 +266,8 @@ impl Worker {
             if self.mailbox.has_other_than(desired) {
                 return AfterPass::Again;
             }
-            if let Err(next) = self.execute(step, desired, &observed).await {
+            // Boxed, as the largest steps are in turn: of many pods at once, all but a few wait in here for a permit.
+            if let Err(next) = Box::pin(self.execute(step, desired, &observed)).await {
                 return next;
             }
         }

@@ -9,6 +9,7 @@ use crate::config::{Config, Enforced, NodeResourceSettings, ReservedCgroup};
 use crate::host::boot::boot_id;
 use crate::host::cgroup::Cgroups;
 use crate::host::cpu_manager::{CpuError, CpuManager};
+use crate::host::device_manager::DeviceManager;
 use crate::host::machine;
 use crate::host::security::node_security;
 use crate::host::state::Store;
@@ -22,6 +23,7 @@ use crate::pod::resource_field::NodeCapacity;
 use crate::pod::resources::{NodeResources, PodFigures, amount_figures};
 use crate::pod::security::admission::NodeSecurity;
 use crate::runtime::cri::{CriClient, ErrorClass, Timeouts};
+use crate::runtime::devices::DevicePlugins;
 use crate::runtime::handlers::HandlerRunner;
 use crate::runtime::{Images, NodeSettings, PullFallback, PullSettings};
 use crate::source::dir::{DirSource, Signing, run_dir};
@@ -70,6 +72,10 @@ pub(super) fn runtime(
         cgroups: Arc::new(cgroups(config, &amounts)),
         cgroup_driver: config.cgroups.driver,
         cpus: cpus(config)?,
+        devices: Arc::new(DevicePlugins::new(
+            Arc::new(DeviceManager::new(&config.root_dir)),
+            reactor.clone(),
+        )),
         boot_id: boot_id(),
         resolv_conf: config.resolv_conf.clone(),
         security: node_security(config.allowed_unsafe_sysctls.clone(), config.seccomp_default),
@@ -111,10 +117,9 @@ pub(super) fn node_amounts(config: &Config) -> Result<NodeAmounts, AgentError> {
     let pods = |cores| pods_capacity(settings.max_pods, settings.pods_per_core, cores);
     let capacity = machine::node_capacity(&config.root_dir, pods);
     let mut excess = find_excess(&capacity, &settings.reservations);
-    let missing: Vec<_> =
-        settings.reserved_cpus.difference(&machine::online_cpus()).map(u32::to_string).collect();
-    if !missing.is_empty() {
-        excess.push(format!("reservedSystemCPUs: there is no CPU {}", missing.join(", ")));
+    let missing = settings.reserved_cpus.minus(&machine::online_cpus());
+    if missing.len() > 0 {
+        excess.push(format!("reservedSystemCPUs: there is no CPU {missing}"));
     }
     if !excess.is_empty() {
         return Err(AgentError::Reservations(excess));
@@ -208,7 +213,7 @@ pub(super) fn spawn_sources(config: &Config, handles: &Handles, client: Client) 
             trust,
             signing: config.signed_files_key.clone().map_or(Signing::NotRequired, Signing::Required),
         };
-        handles.spawn(run_dir(source, handles.inbox.clone()));
+        handles.spawn(run_dir(source, handles.clone()));
     }
     if let Some(url) = &config.manifest_url {
         sources.push(Source::Http);
@@ -226,7 +231,7 @@ pub(super) fn spawn_sources(config: &Config, handles: &Handles, client: Client) 
             kubelet_strict: config.kubelet_strict_static_pods,
             store: Store::new(&config.root_dir, "url"),
         };
-        handles.spawn(run_http(source, client, handles.inbox.clone()));
+        handles.spawn(run_http(source, client, handles.clone()));
     }
     sources
 }

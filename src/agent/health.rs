@@ -14,11 +14,18 @@ use smol::Timer;
 use tracing::{info, warn};
 
 use crate::config::Config;
+use crate::host::Dirs;
 use crate::http::Reactor;
+use crate::runtime::Runtime;
+use crate::runtime::cri::CriClient;
+use crate::runtime::stats::StatsReader;
+use crate::server::access::AccessRules;
 use crate::server::status_line::status_line;
 use crate::server::systemd::{Notifier, watchdog_interval};
+use crate::server::tls::{ServerTls, ServerTlsError, TlsSettings};
 use crate::server::{
-    Endpoints, HealthCheck, Listening, Port, ProbeReports, ServerError, listen_on_address, listen_on_socket,
+    Endpoints, HealthCheck, Listening, NodeFigures, Port, ProbeReports, ServerError, listen_on_address,
+    listen_on_socket,
 };
 use crate::sync::handles::Handles;
 use crate::sync::message::Event;
@@ -40,18 +47,30 @@ pub(super) fn spawn_ports(
     handles: &Handles,
     view: &Published,
     prober: &Prober,
+    (runtime, cri, dirs): (&Arc<Runtime>, CriClient, Dirs),
 ) {
     let probes: ProbeReports = {
         let prober = prober.clone();
         Arc::new(move || prober.reports())
     };
     let endpoints = Endpoints {
-        own_uid: rustix::process::getuid().as_raw(),
+        access: AccessRules { own_uid: rustix::process::getuid().as_raw(), ..config.access },
+        routes: config.routes,
+        configz: config.configz.clone(),
+        dirs,
+        cri,
         view: view.clone(),
         health: ping(handles.inbox.clone(), PING_DEADLINE),
         probes,
         events: handles.telemetry.events.clone(),
         metrics: handles.telemetry.metrics.clone(),
+        figures: figures(runtime, handles.inbox.clone()),
+        stats: Some(Arc::new(StatsReader::new(
+            runtime.clone(),
+            view.clone(),
+            &config.node_name,
+            config.runtime_endpoint.path(),
+        ))),
     };
     let at = |port: Port, address, number: Option<u16>| {
         number.map(|number| PortPlace::Address(port, SocketAddr::new(address, number)))
@@ -59,6 +78,9 @@ pub(super) fn spawn_ports(
     let places = [
         at(Port::Healthz, config.healthz_bind_address, config.healthz_port),
         at(Port::ReadOnly, config.address, config.read_only_port),
+        config.secure_port.as_ref().map(|secure| {
+            PortPlace::Secure(SocketAddr::new(config.address, secure.port), secure.tls.clone())
+        }),
         config.socket_path.clone().map(PortPlace::Socket),
     ];
     for place in places.into_iter().flatten() {
@@ -66,17 +88,41 @@ pub(super) fn spawn_ports(
     }
 }
 
+/// What `/metrics` tells of the agent's own parts.
+fn figures(runtime: &Runtime, inbox: Sender<Event>) -> Arc<dyn Fn() -> NodeFigures + Send + Sync> {
+    let cgroup_version = runtime.cgroup_version();
+    Arc::new(move || NodeFigures { cgroup_version, queue: inbox.len() })
+}
+
+/// Why a port is not served.
+#[derive(Debug, thiserror::Error)]
+enum PortError {
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    #[error("cannot serve the port with authentication")]
+    Tls(#[from] ServerTlsError),
+}
+
 /// Where a port is.
+#[derive(Clone)]
 enum PortPlace {
     Address(Port, SocketAddr),
+    Secure(SocketAddr, TlsSettings),
     Socket(PathBuf),
 }
 
 impl PortPlace {
-    fn listen(&self, reactor: &Reactor, endpoints: Endpoints) -> Result<Listening, ServerError> {
+    /// Blocking.
+    fn listen(&self, reactor: &Reactor, endpoints: Endpoints) -> Result<Listening, PortError> {
         match self {
-            PortPlace::Address(port, address) => listen_on_address(reactor, *port, *address, endpoints),
-            PortPlace::Socket(path) => listen_on_socket(reactor, path, endpoints),
+            PortPlace::Address(port, address) => {
+                Ok(listen_on_address(reactor, *port, *address, None, endpoints)?)
+            }
+            PortPlace::Secure(address, settings) => {
+                let tls = Some(Arc::new(ServerTls::new(settings.clone())?));
+                Ok(listen_on_address(reactor, Port::Secure, *address, tls, endpoints)?)
+            }
+            PortPlace::Socket(path) => Ok(listen_on_socket(reactor, path, endpoints)?),
         }
     }
 }
@@ -100,7 +146,9 @@ pub(super) fn ping(inbox: Sender<Event>, deadline: Duration) -> HealthCheck {
 async fn serve(place: PortPlace, reactor: Reactor, endpoints: Endpoints) {
     let mut logged = LastLogged::default();
     let listening: Listening = loop {
-        match place.listen(&reactor, endpoints.clone()) {
+        let (place, on, endpoints) = (place.clone(), reactor.clone(), endpoints.clone());
+        // Sockets have files, and so have certificates.
+        match smol::unblock(move || place.listen(&on, endpoints)).await {
             Ok(listening) => break listening,
             Err(error) => {
                 let error = chain(&error);

@@ -59,7 +59,7 @@ fn replay(seed: u64) -> (SeedOutcome, String) {
     (outcome, text)
 }
 
-/// Runs many seeds on two threads; returns those that broke something.
+/// Runs many seeds on all processors; returns those that broke something.
 fn run_seeds(first: u64, count: u64) -> Vec<(u64, String)> {
     let next = AtomicU64::new(first);
     let broken = Mutex::new(Vec::new());
@@ -76,8 +76,8 @@ fn run_seeds(first: u64, count: u64) -> Vec<(u64, String)> {
         }
     };
     std::thread::scope(|scope| {
-        scope.spawn(work);
-        scope.spawn(work);
+        let threads = std::thread::available_parallelism().map_or(2, usize::from);
+        (0..threads).for_each(|_| drop(scope.spawn(work)));
     });
     let mut broken = broken.into_inner().unwrap();
     broken.sort();

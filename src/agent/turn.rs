@@ -1,12 +1,14 @@
 //! Turns the sync loop: events in, commands to the workers, the view published in between.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use async_channel::Receiver;
 use tracing::field::display;
 use tracing::{info, warn};
 
 use crate::pod::PodName;
+use crate::pod::state::FailedReason;
 use crate::status::Telemetry;
 use crate::status::metrics::Metrics;
 use crate::sync::message::Event;
@@ -25,17 +27,24 @@ pub(crate) async fn run_sync_loop(
 ) {
     let mut log = ChangeLog::default();
     while let Ok(event) = events.recv().await {
+        let begun = Instant::now();
         let mut commands = state.handle(event);
         while let Ok(event) = events.try_recv() {
             commands.extend(state.handle(event));
         }
         log.note(&state, &telemetry.metrics);
         for PodNotice { pod, reason, message } in state.take_notices() {
+            if reason == FailedReason::Preempting.as_str() {
+                telemetry.metrics.pod_preempted();
+            } else {
+                telemetry.metrics.pod_rejected(&reason);
+            }
             telemetry.events.warn_of_pod((&pod.name, &pod.uid), reason, &message);
         }
         // Published before it is acted upon: housekeeping relies on it.
         view.update(|view| state.show(view));
         commands.into_iter().for_each(|command| pool.apply(command));
+        telemetry.metrics.observe_turn(begun.elapsed());
     }
 }
 

@@ -8,6 +8,7 @@
 pub(crate) mod fields;
 
 use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 
@@ -16,6 +17,7 @@ use super::error::{ConfigError, Ignored, Suggestion, shorten};
 use super::kind::{Effect, Field, ValueKind};
 use crate::text::suggest::nearest;
 use crate::text::yaml::parse_documents;
+use crate::time::duration::{format_duration, parse_duration};
 
 const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 const KIND: &str = "KubeletConfiguration";
@@ -62,6 +64,13 @@ impl KubeletConfiguration {
         let (first, rest) = field.split_once('.').map_or((field, None), |(first, rest)| (first, Some(rest)));
         let value = self.0.get(first)?;
         rest.into_iter().flat_map(|rest| rest.split('.')).try_fold(value, |value, name| value.get(name))
+    }
+
+    /// Writes what is set over defaults, as kubelet shows it: durations as Go writes them, and no header's value.
+    pub(crate) fn show(&self, defaults: &mut Value) {
+        if let Value::Object(shown) = defaults {
+            show(FIELDS, &self.0, "", shown);
+        }
     }
 
     /// The paths of the fields that ask for something on which rkubelet does not act yet.
@@ -218,6 +227,41 @@ fn merge(base: &mut Map<String, Value>, over: Map<String, Value>) {
             }
             other => drop(base.insert(key, other)),
         }
+    }
+}
+
+fn show(fields: &'static [Field], object: &Map<String, Value>, prefix: &str, shown: &mut Map<String, Value>) {
+    for field in fields {
+        let Some(value) = object.get(field.name) else { continue };
+        let path = format!("{prefix}{}", field.name);
+        if let (ValueKind::Object(inner), Value::Object(object)) = (field.kind, value) {
+            let entry = shown.entry(field.name).or_insert_with(|| Value::Object(Map::new()));
+            if let Value::Object(shown) = entry {
+                show(inner, object, &format!("{path}."), shown);
+            }
+            continue;
+        }
+        // What is zero means the default.
+        if field.kind.is_zero(value) && !ZERO_IS_A_CHOICE.contains(&path.as_str()) {
+            continue;
+        }
+        shown.insert(field.name.to_owned(), shown_value(field.kind, value));
+    }
+}
+
+fn shown_value(kind: ValueKind, value: &Value) -> Value {
+    match (kind, value) {
+        (ValueKind::Duration(..) | ValueKind::DurationOrNanos, Value::String(text)) => {
+            let nanos = parse_duration(text).and_then(|nanos| u64::try_from(nanos).ok());
+            nanos.map_or_else(|| value.clone(), |nanos| format_duration(Duration::from_nanos(nanos)).into())
+        }
+        // A header may be a credential.
+        (ValueKind::Headers, Value::Object(headers)) => headers
+            .keys()
+            .map(|name| (name.clone(), Value::from(vec!["<masked>"])))
+            .collect::<Map<_, _>>()
+            .into(),
+        _ => value.clone(),
     }
 }
 

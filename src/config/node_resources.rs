@@ -1,10 +1,9 @@
 //! What is kept from pods, and at which cgroups it is enforced. Pure.
 
-use std::collections::BTreeSet;
-
 use super::flags::Flags;
 use super::kubelet_configuration::KubeletConfiguration;
-use crate::pod::node_allocatable::{Reservations, ResourceAmounts, Threshold, parse_cpu_list};
+use crate::pod::cpu_set::CpuSet;
+use crate::pod::node_allocatable::{Reservations, ResourceAmounts, Threshold};
 use crate::pod::quantity::Amount;
 
 const MAX_PODS: u64 = 110;
@@ -18,7 +17,7 @@ pub(crate) struct NodeResourceSettings {
     /// What is reserved (`kubeReserved`, `systemReserved`, `reservedSystemCPUs`, `evictionHard`).
     pub reservations: Reservations,
     /// The CPUs that are kept for the system (`reservedSystemCPUs`).
-    pub reserved_cpus: BTreeSet<u32>,
+    pub reserved_cpus: CpuSet,
     /// Whether the cgroup of all pods is limited to what is not reserved (`enforceNodeAllocatable`: pods).
     pub limit_pods: bool,
     /// The cgroup of Kubernetes' daemons, if it is named (`kubeReservedCgroup`).
@@ -69,7 +68,7 @@ pub(super) fn node_resource_settings(merged: &KubeletConfiguration, flags: &Flag
         let name = Some(text(cgroup).to_owned()).filter(|name| !name.is_empty());
         name.map(|name| ReservedCgroup { name, enforced })
     };
-    let reserved_cpus = parse_cpu_list(text("reservedSystemCPUs")).unwrap_or_default();
+    let reserved_cpus = CpuSet::parse(text("reservedSystemCPUs")).unwrap_or_default();
     let ignores_eviction = flags.is_set("experimental-allocatable-ignore-eviction");
     let limit = |signal, default| if ignores_eviction { None } else { threshold(merged, signal, default) };
     let reservations = Reservations {

@@ -4,16 +4,20 @@
 //! value means its default, and a zero or an empty text does too wherever kubelet's file says so.
 
 mod admission;
+mod server;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::header::{
     CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use serde_json::Value;
+
+pub(crate) use server::SecurePort;
 
 use super::error::ConfigError;
 use super::flags::Flags;
@@ -32,6 +36,8 @@ use crate::pod::image::provider::Provider;
 use crate::pod::quantity::Amount;
 use crate::pod::validate::names::not_subdomain;
 use crate::runtime::cri::Endpoint;
+use crate::server::access::AccessRules;
+use crate::server::router::RouteRules;
 use crate::time::duration::parse_duration;
 
 /// The configuration of the agent: validated, with all defaults. Fixed for the life of the process.
@@ -77,6 +83,14 @@ pub(crate) struct Config {
     pub address: IpAddr,
     /// The port without authentication; `None` unless asked for.
     pub read_only_port: Option<u16>,
+    /// The port with TLS and authentication (`port`); `None` where no configuration file asks for kubelet's.
+    pub secure_port: Option<SecurePort>,
+    /// Who may ask there.
+    pub access: AccessRules,
+    /// Which paths it leaves out.
+    pub routes: RouteRules,
+    /// What `/configz` shows.
+    pub configz: Arc<str>,
     /// The unix socket that serves everything to root (`--socket-path`); `None` if it was switched off by an empty path.
     pub socket_path: Option<PathBuf>,
     /// DNS servers for pods of policy ClusterFirst.
@@ -187,6 +201,8 @@ impl Config {
             warnings.push("--manifest-public-key checks no file without --require-signed-files".to_owned());
         }
 
+        warnings.extend(server::insecure(&settings, flags));
+
         let max_parallel_image_pulls: Option<usize> = settings.int("maxParallelImagePulls");
         let parallel = max_parallel_image_pulls.unwrap_or(1);
 
@@ -219,7 +235,13 @@ impl Config {
                 .unwrap_or(Ipv4Addr::LOCALHOST.into()),
             healthz_port: Some(settings.int("healthzPort").unwrap_or(10248)).filter(|port| *port != 0),
             address: settings.bind_address("address").unwrap_or(Ipv4Addr::UNSPECIFIED.into()),
-            read_only_port: settings.int("readOnlyPort").filter(|port| *port != 0),
+            read_only_port: settings
+                .int("readOnlyPort")
+                .filter(|port| *port != 0 && settings.bool("enableServer").unwrap_or(true)),
+            secure_port: server::secure_port(&settings, flags, &name),
+            access: server::access(&settings),
+            routes: server::routes(&settings),
+            configz: server::configz(&merged).into(),
             socket_path: match flags.get("socket-path").and_then(Value::as_str) {
                 Some("") => None,
                 Some(path) => Some(path.into()),

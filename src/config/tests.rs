@@ -55,6 +55,13 @@ fn other_value(path: &str) -> &'static str {
     match path {
         "address" | "healthzBindAddress" => "10.1.2.3",
         "allowedUnsafeSysctls" => "['net.*']",
+        "authentication.anonymous.enabled" => "true",
+        "authentication.webhook.enabled" => "false",
+        "authentication.x509.clientCAFile" | "tlsCertFile" | "tlsPrivateKeyFile" => "/other",
+        "authorization.mode" => "AlwaysAllow",
+        "enableDebuggingHandlers" | "enableServer" | "enableSystemLogHandler" => "false",
+        "tlsCipherSuites" => "[TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]",
+        "tlsMinVersion" => "VersionTLS13",
         "seccompDefault" => "true",
         "cgroupDriver" => "systemd",
         "cgroupRoot" => "/edge",
@@ -75,7 +82,12 @@ fn other_value(path: &str) -> &'static str {
         "containerLogMonitorInterval" => "7s",
         "crashLoopBackOff.maxContainerRestartPeriod" => "7s",
         "fileCheckFrequency" | "httpCheckFrequency" | "syncFrequency" | "runtimeRequestTimeout" => "7s",
-        "healthzPort" | "readOnlyPort" | "maxPods" | "maxParallelImagePulls" | "logging.verbosity" => "7",
+        "healthzPort"
+        | "port"
+        | "readOnlyPort"
+        | "maxPods"
+        | "maxParallelImagePulls"
+        | "logging.verbosity" => "7",
         "serializeImagePulls" => "false",
         "podLogsDir" | "resolvConf" | "staticPodPath" => "/other",
         "staticPodURL" => "https://host/pods",
@@ -86,20 +98,21 @@ fn other_value(path: &str) -> &'static str {
 
 #[test]
 fn every_honoured_field_changes_the_config_and_no_other_does_so_silently() {
-    let default = resolve("", &[]);
+    let default = resolve("", &["--config=/c"]);
     for path in honoured_fields(FIELDS, "") {
-        let value = other_value(&path);
-        let body = match path.split_once('.') {
-            Some((outer, inner)) => format!("{outer}: {{{inner}: {value}}}"),
-            None => format!("{path}: {value}"),
-        };
+        let mut names: Vec<_> = path.split('.').collect();
+        let last = names.pop().unwrap();
+        let inner = format!("{last}: {}", other_value(&path));
+        let body = names.iter().rev().fold(inner, |inner, name| format!("{name}: {{{inner}}}"));
         // What is not there cannot be enforced.
         let beside: &[&str] = match path.as_str() {
             "cgroupsPerQOS" => &["--enforce-node-allocatable=none"],
             "cpuManagerPolicy" => &["--reserved-cpus=0"],
             _ => &[],
         };
-        let mut config = resolve(&body, beside);
+        let mut config = resolve(&body, &[beside, &["--config=/c"]].concat());
+        // It shows every field, honoured or not.
+        config.configz = default.configz.clone();
         config.warnings.retain(|line| beside.is_empty() || !line.starts_with("flags without effect"));
         assert!(!config.warnings.iter().any(|line| line.contains("without effect")), "{path}");
         config.warnings.clone_from(&default.warnings);
@@ -109,7 +122,7 @@ fn every_honoured_field_changes_the_config_and_no_other_does_so_silently() {
 
 #[test]
 fn every_mirror_of_an_honoured_field_changes_the_config() {
-    let default = resolve("", &[]);
+    let default = resolve("", &["--config=/c"]);
     for flag in FLAGS.iter().filter(|flag| flag.effect() == Effect::Honoured) {
         let FlagTarget::Field(path) = flag.target else { continue };
         let value = match path {
@@ -122,7 +135,8 @@ fn every_mirror_of_an_honoured_field_changes_the_config() {
             "cpuManagerPolicy" => "reservedSystemCPUs: '0'",
             _ => "",
         };
-        let mut config = resolve(body, &[&format!("--{}={value}", flag.name)]);
+        let mut config = resolve(body, &["--config=/c", &format!("--{}={value}", flag.name)]);
+        config.configz = default.configz.clone();
         config.warnings.clone_from(&default.warnings);
         assert_ne!(config, default, "--{}", flag.name);
     }

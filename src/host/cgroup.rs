@@ -126,6 +126,26 @@ impl Cgroups {
         self.root.pod(qos_class(&pod.spec), &pod.uid, driver)
     }
 
+    /// The cgroup of a pod that is there, from the root of the hierarchies.
+    pub(crate) fn path_of(&self, pod: &Pod) -> Option<String> {
+        let class = qos_class(&pod.spec);
+        let found = |driver| Some(self.root.pod(class, &pod.uid, driver)).filter(|path| self.is_there(path));
+        let drivers = DRIVERS.into_iter().filter(|_| self.per_qos);
+        [self.driver()].into_iter().filter(|_| self.per_qos).chain(drivers).find_map(found)
+    }
+
+    /// The cgroups of all pods, then those of classes of pods, as far as they are there.
+    pub(crate) fn paths_above(&self) -> Vec<String> {
+        let driver = self.driver();
+        let mut paths: Vec<_> = CLASSES.into_iter().map(|class| self.root.class(class, driver)).collect();
+        paths.retain(|path| self.is_there(path));
+        paths
+    }
+
+    fn is_there(&self, path: &str) -> bool {
+        self.hierarchies.point_of("memory").is_some_and(|point| below(point, path).is_dir())
+    }
+
     fn prepare(&self, pod: &Pod) -> Result<(), CgroupError> {
         let driver = self.driver();
         let mut systemd = systemd_of(driver)?;

@@ -5,14 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tracing::{info, warn};
 
-use super::files::{FileError, on, read_text};
+use super::files::{FileError, on, read_text, replace_synced};
 use crate::pod::cpu_assignment::state_file::{self, FormError};
 use crate::pod::cpu_assignment::{Assignments, Place, TooFewCpus, Topology};
 use crate::pod::cpu_set::CpuSet;
@@ -140,15 +138,7 @@ impl CpuManager {
 
     fn write(&self, assignments: &Assignments) -> Result<(), CpuError> {
         let bytes = state_file::write(assignments)?;
-        let unfinished = self.path.with_extension("tmp");
-        let put = || -> std::io::Result<()> {
-            let mut options = fs::OpenOptions::new();
-            let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
-            file.write_all(&bytes)?;
-            file.sync_all()?;
-            fs::rename(&unfinished, &self.path)
-        };
-        Ok(put().map_err(on("cannot write", &self.path))?)
+        Ok(replace_synced(&self.path, &bytes)?)
     }
 }
 
@@ -162,7 +152,7 @@ fn read_state(path: &Path) -> Result<Option<Assignments>, CpuError> {
 
 /// Packages, cores and threads, as the kernel shows them.
 fn read_topology() -> Result<Topology, FileError> {
-    let set = |path: &Path| Ok::<_, FileError>(CpuSet::parse(&read_text(path)?).unwrap_or_default());
+    let set = |path: &Path| Ok::<_, FileError>(CpuSet::parse(read_text(path)?.trim()).unwrap_or_default());
     let mut nodes = BTreeMap::new();
     for entry in fs::read_dir(NODES).into_iter().flatten().flatten() {
         let number =

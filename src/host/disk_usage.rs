@@ -4,96 +4,115 @@
 //! mount inside is not entered.
 
 use std::collections::BTreeSet;
-use std::os::fd::{AsFd, OwnedFd};
+use std::ffi::CStr;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, Stat, fstat, openat, statat};
 use rustix::io::Errno;
 
 use super::files::{FileError, on};
+use super::walk::{FLAGS, Visitor, walk};
 
 /// A block as `stat` counts them.
 const BLOCK: u64 = 512;
-/// Every level holds a descriptor open.
-const MAX_DEPTH: usize = 200;
 
 /// The bytes that a directory and all below it take; one that is not there takes none.
 ///
 /// # Errors
 /// When it cannot be read. What goes away meanwhile takes nothing.
 pub(crate) fn disk_usage(dir: &Path) -> Result<u64, FileError> {
-    let open = match openat(CWD, dir, FLAGS, Mode::empty()) {
-        Err(Errno::NOENT) => return Ok(0),
-        open => open.map_err(|error| on("cannot measure", dir)(error.into()))?,
-    };
-    let measure = || -> rustix::io::Result<u64> {
-        let stat = fstat(&open)?;
-        let mut count = UsageCount { device: stat.st_dev, seen: BTreeSet::new(), bytes: 0 };
-        count.add(&stat);
-        count.walk(open, 0)?;
-        Ok(count.bytes)
-    };
-    measure().map_err(|error| on("cannot measure", dir)(error.into()))
+    Ok(count_disk(dir, Counted::Whole)?.bytes)
 }
 
-const FLAGS: OFlags = OFlags::RDONLY
-    .union(OFlags::DIRECTORY)
-    .union(OFlags::NOFOLLOW)
-    .union(OFlags::CLOEXEC)
-    .union(OFlags::NOATIME);
+/// What is counted of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counted {
+    /// A directory and all below it.
+    Whole,
+    /// What is below it alone.
+    Inside,
+    /// A file.
+    File,
+}
+
+/// What something takes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct DiskCount {
+    /// Bytes.
+    pub(crate) bytes: u64,
+    /// Inodes.
+    pub(crate) inodes: u64,
+}
+
+/// What a file or a directory takes; one that is not there takes nothing.
+///
+/// # Errors
+/// When it cannot be read. What goes away meanwhile takes nothing.
+pub(crate) fn count_disk(path: &Path, counted: Counted) -> Result<DiskCount, FileError> {
+    let measure = || -> rustix::io::Result<DiskCount> {
+        if counted == Counted::File {
+            let stat = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?;
+            let mut count = UsageCount::on(&stat);
+            count.add(&stat);
+            return Ok(count.count);
+        }
+        let open = openat(CWD, path, FLAGS, Mode::empty())?;
+        let stat = fstat(&open)?;
+        let mut count = UsageCount::on(&stat);
+        if counted == Counted::Whole {
+            count.add(&stat);
+        }
+        walk(open, &mut count)?;
+        Ok(count.count)
+    };
+    match measure() {
+        Err(Errno::NOENT) => Ok(DiskCount::default()),
+        measured => measured.map_err(|error| on("cannot measure", path)(error.into())),
+    }
+}
 
 struct UsageCount {
     device: u64,
     /// Files with several names, which count once.
     seen: BTreeSet<u64>,
-    bytes: u64,
+    count: DiskCount,
 }
 
 impl UsageCount {
+    fn on(stat: &Stat) -> Self {
+        Self { device: stat.st_dev, seen: BTreeSet::new(), count: DiskCount::default() }
+    }
+
     fn add(&mut self, stat: &Stat) {
         let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         if !is_dir && stat.st_nlink > 1 && !self.seen.insert(stat.st_ino) {
             return;
         }
         let blocks = u64::try_from(stat.st_blocks).unwrap_or_default();
-        self.bytes = self.bytes.saturating_add(blocks.saturating_mul(BLOCK));
+        self.count.bytes = self.count.bytes.saturating_add(blocks.saturating_mul(BLOCK));
+        self.count.inodes += 1;
+    }
+}
+
+impl Visitor for UsageCount {
+    fn entry(&mut self, dir: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<bool> {
+        let stat = match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => return Ok(false),
+            stat => stat?,
+        };
+        if !self.enters(&stat) {
+            return Ok(false);
+        }
+        self.add(&stat);
+        Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
     }
 
-    fn walk(&mut self, dir: OwnedFd, depth: usize) -> rustix::io::Result<()> {
-        let mut below = Vec::new();
-        for entry in Dir::read_from(&dir)? {
-            let entry = entry?;
-            let name = entry.file_name();
-            if matches!(name.to_bytes(), b"." | b"..") {
-                continue;
-            }
-            let stat = match statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
-                Err(Errno::NOENT) => continue,
-                stat => stat?,
-            };
-            if stat.st_dev != self.device {
-                continue;
-            }
-            self.add(&stat);
-            if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-                below.push(name.to_owned());
-            }
-        }
-        if depth >= MAX_DEPTH {
-            return Ok(());
-        }
-        for name in below {
-            match openat(dir.as_fd(), &name, FLAGS, Mode::empty()) {
-                // Gone, or something else by now.
-                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
-                open => {
-                    let open = open?;
-                    if fstat(&open)?.st_dev == self.device {
-                        self.walk(open, depth + 1)?;
-                    }
-                }
-            }
-        }
+    fn enters(&self, stat: &Stat) -> bool {
+        stat.st_dev == self.device
+    }
+
+    fn leave(&mut self, _: BorrowedFd<'_>) -> rustix::io::Result<()> {
         Ok(())
     }
 }
@@ -128,16 +147,22 @@ mod tests {
         let found = disk_usage(&root).unwrap();
         assert_eq!(found, expect);
         assert!((100_000..400_000).contains(&found), "{found}");
+        let count = |path: &Path, counted| count_disk(path, counted).unwrap();
+        // Two links, a file of two names, a sparse one, and three directories below the first.
+        assert_eq!(count(&root, Counted::Whole), DiskCount { bytes: expect, inodes: 8 });
+        assert_eq!(count(&root, Counted::Inside).inodes, 7);
+        assert_eq!(count(&outside, Counted::File).inodes, 1);
+        assert!(count(&outside, Counted::File).bytes >= 1_000_000);
+        assert_eq!(count(&root.join("none"), Counted::File), DiskCount::default());
     }
 
     #[test]
-    fn a_tree_deeper_than_we_go_is_no_fault() {
+    fn nothing_lies_too_deep_to_be_counted() {
         let dir = tempfile::tempdir().unwrap();
-        let mut path = dir.path().to_owned();
-        for _ in 0..MAX_DEPTH + 20 {
-            path.push("d");
-        }
-        fs::create_dir_all(&path).unwrap();
-        assert!(disk_usage(dir.path()).unwrap() > 0);
+        crate::host::walk::testing::nest(dir.path(), 5_000, b"here");
+        let found = disk_usage(dir.path()).unwrap();
+        let deepest = 1 << 20;
+        assert!(found > deepest, "{found}");
+        crate::host::files::remove_tree(&dir.keep()).unwrap();
     }
 }

@@ -1,7 +1,7 @@
 //! The directories, logs and links of a pod on disk. Blocking: called through `smol::unblock`.
 
 use std::fs;
-use std::io::{self, ErrorKind, Read as _};
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
@@ -100,6 +100,19 @@ pub(crate) fn remove_log(log: &Path, link: &Path) -> Result<(), FileError> {
 
 fn leads_to(link: &Path, log: &Path) -> bool {
     fs::read_link(link).is_ok_and(|target| target == log)
+}
+
+/// Replaces a file that only root may read, so that a power cut leaves the old or the new one.
+pub(crate) fn replace_synced(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+    let unfinished = path.with_extension("tmp");
+    let put = || -> io::Result<()> {
+        let mut options = fs::OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&unfinished, path)
+    };
+    put().map_err(on("cannot write", path))
 }
 
 /// Removes a file; one that is gone is removed.

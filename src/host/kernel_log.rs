@@ -1,6 +1,7 @@
 //! The kernel's log, from now on: who was killed because the whole node was out of memory.
 
 use std::convert::Infallible;
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
@@ -8,7 +9,9 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 use smol::Async;
-use tracing::{info, warn};
+use tracing::info;
+
+use crate::status::events::Recorder;
 
 const KERNEL_LOG: &str = "/dev/kmsg";
 /// kubelet's reason.
@@ -16,13 +19,12 @@ const SYSTEM_OOM: &str = "SystemOOM";
 /// No record is longer.
 const MAX_RECORD: usize = 8192;
 
-/// Tells of every process that the kernel kills because the node is out of memory, for as long as the agent runs.
-pub(crate) async fn run_kernel_log() {
+/// Records every process that the kernel kills because the node is out of memory, for as long as the agent runs.
+pub(crate) async fn run_kernel_log(events: Recorder) {
     let told = async {
         let log = KernelLog::open()?;
         loop {
-            let OomVictim { process, pid } = log.next_victim().await?;
-            warn!(reason = SYSTEM_OOM, process, pid, "System OOM encountered: the node has no memory left");
+            events.warn_of_node(SYSTEM_OOM, &log.next_victim().await?.to_string());
         }
     };
     let end: io::Result<Infallible> = told.await;
@@ -37,6 +39,13 @@ pub(crate) struct OomVictim {
     pub(crate) process: String,
     /// Its pid.
     pub(crate) pid: u32,
+}
+
+/// kubelet's sentence.
+impl fmt::Display for OomVictim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "System OOM encountered, victim process: {}, pid: {}", self.process, self.pid)
+    }
 }
 
 /// The kernel's log.
@@ -120,6 +129,8 @@ mod tests {
             ("3,1,2,-;Out of memory: Killed process x (nginx)\n", None),
             ("", None),
         ];
+        let victim = parse_victim("3,1,2,-;Out of memory: Killed process 7 (nginx) x").unwrap();
+        assert_eq!(victim.to_string(), "System OOM encountered, victim process: nginx, pid: 7");
         for (record, expect) in rows {
             let found = parse_victim(record).map(|victim| (victim.process, victim.pid));
             assert_eq!(found, expect.map(|(process, pid)| (process.to_owned(), pid)), "{record}");

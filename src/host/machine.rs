@@ -1,13 +1,13 @@
 //! What the machine has: CPUs, memory, disk, huge pages, process IDs, cgroups.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::Path;
 
 use super::cgroup::mounts::Hierarchies;
 use super::files::{FileError, on};
-use crate::pod::node_allocatable::{PID, ResourceAmounts, parse_cpu_list};
+use crate::pod::cpu_set::CpuSet;
+use crate::pod::node_allocatable::{PID, ResourceAmounts};
 use crate::pod::quantity::Amount;
 use crate::pod::resource_field::NodeCapacity;
 use crate::pod::resources::HugePageSize;
@@ -64,9 +64,9 @@ fn disk_bytes(root: &Path) -> io::Result<u64> {
 }
 
 /// The CPUs that are online, by number.
-pub(crate) fn online_cpus() -> BTreeSet<u32> {
+pub(crate) fn online_cpus() -> CpuSet {
     let listed = fs::read_to_string("/sys/devices/system/cpu/online").ok();
-    let cpus = listed.and_then(|text| parse_cpu_list(text.trim()));
+    let cpus = listed.and_then(|text| CpuSet::parse(&text)).filter(|cpus| cpus.len() > 0);
     // Without it, as many as this process may use.
     cpus.unwrap_or_else(|| {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -75,7 +75,7 @@ pub(crate) fn online_cpus() -> BTreeSet<u32> {
 }
 
 /// How many processes there can be.
-fn pid_capacity() -> Option<u64> {
+pub(crate) fn pid_capacity() -> Option<u64> {
     let limits = ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"];
     limits.into_iter().filter_map(number_in).min()
 }

@@ -1,6 +1,6 @@
 //! What an instance of a pod needs on the node: prepared before its first container, released in reverse after its last.
 //!
-//! A new kind (a device) is one more [`Resource`] in the list of [`Resources::new`]. Invariant: prepare and
+//! A new kind is one more [`Resource`] in the list of [`Resources::new`]. Invariant: prepare and
 //! release are idempotent and stateless: what a killed agent left is found on the node again.
 //!
 //! Blocking: call it through `smol::unblock`.
@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use super::Dirs;
 use super::cgroup::{CgroupError, Cgroups, PodCgroups};
+use super::device_manager::{DeviceManager, DeviceStateError};
 use super::files::{FileError, make_dir, remove_tree};
 use super::machine::read_capacity;
 use super::mounts::unmount_ours;
@@ -33,6 +34,9 @@ pub(crate) enum ResourceError {
     /// A cgroup.
     #[error(transparent)]
     Cgroup(#[from] CgroupError),
+    /// The devices of plugins.
+    #[error(transparent)]
+    Devices(#[from] DeviceStateError),
 }
 
 /// One kind of thing that instances need.
@@ -90,8 +94,9 @@ pub(crate) struct Resources(Arc<[Box<dyn Resource>]>);
 
 impl Resources {
     /// All kinds that there are.
-    pub(crate) fn new(dirs: &Dirs, cgroups: &Arc<Cgroups>) -> Self {
-        let all: [Box<dyn Resource>; 4] = [
+    pub(crate) fn new(dirs: &Dirs, cgroups: &Arc<Cgroups>, devices: &Arc<DeviceManager>) -> Self {
+        let all: [Box<dyn Resource>; 5] = [
+            Box::new(PodDevices(devices.clone())),
             Box::new(Directories(dirs.clone())),
             Box::new(Logs(dirs.clone())),
             Box::new(Volumes(dirs.clone(), cgroups.node.allocatable)),
@@ -230,6 +235,38 @@ impl Resource for Volumes {
     }
 }
 
+/// The devices of plugins that the containers have. They are given when a container is made, since a plugin must be asked.
+#[derive(Debug)]
+struct PodDevices(Arc<DeviceManager>);
+
+impl Resource for PodDevices {
+    fn failure_reason(&self) -> &'static str {
+        "UnexpectedAdmissionError"
+    }
+
+    fn prepare(&self, _: &Pod, _: &PodObjects) -> Result<(), ResourceError> {
+        Ok(())
+    }
+
+    fn release(&self, _: &PodName, uid: &PodUid) -> Result<(), ResourceError> {
+        if self.0.look(|all| all.granted.contains_key(uid)) {
+            self.0.change(|all| all.release(uid))?;
+        }
+        Ok(())
+    }
+
+    fn list(&self) -> Vec<(PodUid, PathBuf)> {
+        let uids = self.0.look(|all| all.granted.keys().cloned().collect::<Vec<_>>());
+        // By where it is noted, and by whom.
+        uids.into_iter().map(|uid| (uid.clone(), self.0.file().join(uid.as_str()))).collect()
+    }
+
+    fn remove(&self, path: &Path) -> Result<(), ResourceError> {
+        let uid = path.file_name().and_then(|name| name.to_str()).map(PodUid::from);
+        Ok(uid.map_or(Ok(()), |uid| self.0.change(|all| all.release(&uid)).map(drop))?)
+    }
+}
+
 /// The names in a directory; one that is not there has none.
 fn names(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
@@ -256,6 +293,7 @@ mod tests {
     use super::*;
     use crate::host::cgroup::mounts::Hierarchies;
     use crate::pod::cgroup_name::CgroupRoot;
+    use crate::pod::device_assignment::DeviceAssignments;
     use crate::pod::resources::{NodeResources, PodFigures};
     use crate::pod::testing::pod;
 
@@ -265,6 +303,34 @@ mod tests {
     fn no_cgroups() -> Arc<Cgroups> {
         let (root, node) = (CgroupRoot::new(""), NodeResources::default());
         Arc::new(Cgroups::new(root, true, node, Hierarchies::default(), PodFigures::default()))
+    }
+
+    fn no_devices(dirs: &Dirs) -> Arc<DeviceManager> {
+        Arc::new(DeviceManager::new(dirs.root()))
+    }
+
+    #[test]
+    fn devices_of_a_pod_that_is_gone_are_found_and_freed() {
+        let root = tempfile::tempdir().unwrap();
+        let dirs = Dirs::new(root.path().join("root"), root.path().join("logs"));
+        let devices = no_devices(&dirs);
+        fs::create_dir_all(devices.dir()).unwrap();
+        for uid in [ALIVE, DEAD] {
+            let grant = |all: &mut DeviceAssignments| {
+                all.grant(&PodUid::from(uid), "main", "a.com/x", [uid.to_owned()].into(), Vec::new());
+            };
+            devices.change(grant).unwrap();
+        }
+        let resources = Resources::new(&dirs, &no_cgroups(), &devices);
+        for orphan in select_orphans(resources.list(), &BTreeSet::from([PodUid::from(ALIVE)])) {
+            resources.remove(&orphan).unwrap();
+        }
+        let left =
+            |devices: &DeviceManager| devices.look(|all| all.granted.keys().cloned().collect::<Vec<_>>());
+        assert_eq!(left(&devices), [PodUid::from(ALIVE)]);
+        let name = pod("p", ALIVE).name;
+        resources.release(&name, &PodUid::from(ALIVE)).unwrap();
+        assert_eq!(left(&no_devices(&dirs)), []);
     }
 
     #[test]
@@ -291,7 +357,7 @@ mod tests {
     fn what_is_prepared_is_found_again_and_released() {
         let root = tempfile::tempdir().unwrap();
         let dirs = Dirs::new(root.path().join("root"), root.path().join("logs"));
-        let (resources, mut pods) = (Resources::new(&dirs, &no_cgroups()), Vec::new());
+        let (resources, mut pods) = (Resources::new(&dirs, &no_cgroups(), &no_devices(&dirs)), Vec::new());
         for uid in [ALIVE, DEAD] {
             let mut pod = pod("p", uid);
             let volumes =
@@ -306,7 +372,7 @@ mod tests {
             assert!(!dirs.volume(&pod.uid, "kubernetes.io~empty-dir", "unused").exists());
             pods.push(pod);
         }
-        let later = Resources::new(&dirs, &no_cgroups());
+        let later = Resources::new(&dirs, &no_cgroups(), &no_devices(&dirs));
         let orphans = select_orphans(later.list(), &BTreeSet::from([PodUid::from(ALIVE)]));
         let paths: Vec<_> = orphans.iter().map(|found| found.path.clone()).collect();
         assert_eq!(paths, [dirs.logs(&pods[1].name, &pods[1].uid), dirs.pod(&pods[1].uid)]);
@@ -328,7 +394,9 @@ mod tests {
         pod.spec.volumes = Some(serde_json::from_value(volumes).unwrap());
         let mounts = serde_json::json!([{"name": "host", "mountPath": "/s"}]);
         pod.spec.containers[0].volume_mounts = Some(serde_json::from_value(mounts).unwrap());
-        let error = Resources::new(&dirs, &no_cgroups()).prepare(&pod, &PodObjects::default()).unwrap_err();
+        let error = Resources::new(&dirs, &no_cgroups(), &no_devices(&dirs))
+            .prepare(&pod, &PodObjects::default())
+            .unwrap_err();
         assert_eq!(error.reason, "FailedMount");
         let expect = format!("hostPath type check failed: {} is not a directory", missing.display());
         assert_eq!(error.source.to_string(), expect);

@@ -204,6 +204,11 @@ fn find<'p>(pod: &'p Pod, name: &str) -> Result<&'p Volume, VolumeError> {
     volume.ok_or_else(|| VolumeError::Missing(name.to_owned()))
 }
 
+/// Where a volume is on the node that the agent has made, or mounted.
+pub(crate) fn own_path(pod: &Pod, volume: &Volume, dirs: &Dirs) -> Option<PathBuf> {
+    host_path(pod, volume, dirs).ok().filter(|_| volume.host_path.is_none())
+}
+
 /// Where a volume is on the node.
 fn host_path(pod: &Pod, volume: &Volume, dirs: &Dirs) -> Result<PathBuf, VolumeError> {
     let plugin = match volume {

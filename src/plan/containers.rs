@@ -224,7 +224,7 @@ impl ContainerJudge<'_> {
     pub(super) fn need(&self, spec: &ContainerSpec, found: &[&Container]) -> ContainerNeed {
         let next = self.next_attempt(spec);
         let Some(newest) = found.first() else { return self.start(spec, next, 0) };
-        let changed = self.pod.container_hashes.get(&spec.name).is_some_and(|hash| *hash != newest.hash)
+        let changed = self.pod.container_hash(&spec.name).is_some_and(|hash| *hash != newest.hash)
             || self.situation.restarts.contains(&newest.id);
         let after = newest.exit().map(|exit| {
             let crashes = self.crash_loop.counted(newest.crashes, exit.ran_for());

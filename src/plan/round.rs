@@ -34,7 +34,7 @@ impl<'a> Round<'a> {
         let cause = newest.into_iter().filter(|(_, container)| container.round == last).find_map(
             |(spec, container)| {
                 let exit = container.exit()?;
-                let own = pod.container_hashes.get(&spec.name).is_none_or(|hash| *hash == container.hash);
+                let own = pod.container_hash(&spec.name).is_none_or(|hash| *hash == container.hash);
                 let all = own && after_exit(&pod.spec, spec, exit.code) == AfterExit::RestartsAll;
                 all.then_some((container, exit))
             },

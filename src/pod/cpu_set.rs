@@ -11,10 +11,11 @@ pub(crate) struct CpuSet(pub(crate) BTreeSet<u32>);
 const MOST: u32 = 1 << 16;
 
 impl CpuSet {
-    /// Reads a list; none if it is not one. An empty text is the empty set.
+    /// Reads a list; none if it is not one. An empty text is the empty set. The kernel ends a list with a line end.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut all = BTreeSet::new();
-        for part in text.trim().split(',').filter(|_| !text.trim().is_empty()) {
+        let text = text.trim_end_matches('\n');
+        for part in text.split(',').filter(|_| !text.is_empty()) {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
             let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
             if first > last || last >= MOST {
@@ -83,13 +84,18 @@ mod tests {
         for (text, expect) in [
             ("", Some("")),
             ("0", Some("0")),
-            ("0-3\n", Some("0-3")),
+            ("0-3\n", None),
+            (" ", None),
+            ("0,2-4,3", Some("0,2-4")),
+            ("0-65535", Some("0-65535")),
+            ("65536", None),
             ("3,1,2", Some("1-3")),
             ("0,2-3,5", Some("0,2-3,5")),
             ("0-1,1-2", Some("0-2")),
             ("3-2", None),
             ("a", None),
             ("1,", None),
+            (" 1", None),
             ("0-4294967295", None),
         ] {
             assert_eq!(CpuSet::parse(text).map(|set| set.to_string()).as_deref(), expect, "{text}");

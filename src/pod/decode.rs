@@ -208,7 +208,7 @@ fn decode_pod(document: &Document, origin: &Origin<'_>, remarks: &mut Remarks) -
     let local_objects = if origin.kubelet_strict { LocalObjects::Refused } else { LocalObjects::Allowed };
     remarks.problems.extend(validate_pod(&metadata, &spec, local_objects));
     remarks.problems.extend(report.refusals);
-    let container_hashes = container_hashes(manifest);
+    let container_hashes = container_hashes(manifest).into_iter().collect();
     Some(Pod { name, uid, hash, source: origin.source, metadata, spec, container_hashes })
 }
 

@@ -62,7 +62,7 @@ fn as_container(pattern: &str) -> Option<String> {
 }
 
 fn walk(value: &Value, pattern: String, path: String, inherited: Option<Support>, report: &mut FieldReport) {
-    let support = support_of(&pattern).or(is_device(&pattern).then_some(Support::Refused)).or(inherited);
+    let support = support_of(&pattern).or(inherited);
     if value.is_null() {
         return;
     }
@@ -93,11 +93,6 @@ fn walk(value: &Value, pattern: String, path: String, inherited: Option<Support>
         }
         _ => {}
     }
-}
-
-/// A resource of a name with a domain: a device plugin's.
-fn is_device(pattern: &str) -> bool {
-    pattern.split_once(".resources.limits.").is_some_and(|(_, name)| name.contains('/'))
 }
 
 fn has_longer_row(pattern: &str) -> bool {

@@ -80,7 +80,10 @@ fn tolerate_no_execute(spec: &mut PodSpec) {
     let same = |other: &Toleration| Toleration { toleration_seconds: None, ..other.clone() } == toleration;
     match tolerations.iter_mut().find(|other| same(other)) {
         Some(other) => *other = toleration,
-        None => tolerations.push(toleration),
+        None => {
+            tolerations.reserve_exact(1);
+            tolerations.push(toleration);
+        }
     }
 }
 

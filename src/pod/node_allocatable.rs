@@ -111,20 +111,3 @@ pub(crate) fn pods_capacity(max_pods: u64, pods_per_core: u64, cores: u64) -> Am
     let per_core = Some(pods_per_core.saturating_mul(cores)).filter(|limit| *limit > 0);
     Amount::whole(per_core.map_or(max_pods, |limit| limit.min(max_pods)))
 }
-
-/// The numbers in a list such as `0,2-3`; none if it is not one.
-pub(crate) fn parse_cpu_list(text: &str) -> Option<std::collections::BTreeSet<u32>> {
-    let mut cpus = std::collections::BTreeSet::new();
-    for part in text.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        if first > last || last > MAX_CPU {
-            return None;
-        }
-        cpus.extend(first..=last);
-    }
-    Some(cpus)
-}
-
-/// No machine has CPUs of higher numbers.
-const MAX_CPU: u32 = 1 << 20;

@@ -105,16 +105,24 @@ pub(crate) fn storage_limits(spec: &PodSpec) -> Option<StorageLimits> {
     (!limits.volumes.is_empty() || limits.pod.is_some()).then_some(limits)
 }
 
+/// Which limit is exceeded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Exceeded {
+    /// kubelet's name of the signal.
+    pub(crate) signal: &'static str,
+    /// kubelet's sentence.
+    pub(crate) message: String,
+}
+
 impl StorageLimits {
     /// Why a pod is to be ended, if it uses too much: kubelet's sentences, in kubelet's order.
-    pub(crate) fn exceeded(&self, usage: &StorageUsage) -> Option<String> {
+    pub(crate) fn exceeded(&self, usage: &StorageUsage) -> Option<Exceeded> {
         let over = |limit: &StorageLimit, used: Option<&u64>| used.is_some_and(|used| *used > limit.bytes);
         let volume = self.volumes.iter().find(|(name, limit)| over(limit, usage.volumes.get(*name)));
         if let Some((name, limit)) = volume {
-            return Some(format!(
-                "Usage of EmptyDir volume {name:?} exceeds the limit {:?}. ",
-                limit.written
-            ));
+            let written = &limit.written;
+            let message = format!("Usage of EmptyDir volume {name:?} exceeds the limit {written:?}. ");
+            return Some(Exceeded { signal: "emptydirfs.limit", message });
         }
         let total = usage
             .volumes
@@ -123,13 +131,16 @@ impl StorageLimits {
             .fold(0_u64, |sum, used| sum.saturating_add(*used));
         if let Some(limit) = self.pod.as_ref().filter(|limit| over(limit, Some(&total))) {
             let limit = &limit.written;
-            return Some(format!(
-                "Pod ephemeral local storage usage exceeds the total limit of containers {limit}. "
-            ));
+            let message =
+                format!("Pod ephemeral local storage usage exceeds the total limit of containers {limit}. ");
+            return Some(Exceeded { signal: "ephemeralpodfs.limit", message });
         }
         let container = self.containers.iter().find(|(name, limit)| over(limit, usage.containers.get(*name)));
         container.map(|(name, limit)| {
-            format!("Container {name} exceeded its local ephemeral storage limit {:?}. ", limit.written)
+            let written = &limit.written;
+            let message =
+                format!("Container {name} exceeded its local ephemeral storage limit {written:?}. ");
+            Exceeded { signal: "ephemeralcontainerfs.limit", message }
         })
     }
 }
@@ -193,7 +204,7 @@ mod tests {
             (used(&[], &[("unknown", 4096)]), None),
         ];
         for (usage, expect) in rows {
-            assert_eq!(found.exceeded(&usage).as_deref(), expect, "{usage:?}");
+            assert_eq!(found.exceeded(&usage).as_ref().map(|e| &*e.message), expect, "{usage:?}");
         }
         assert!(!found.only_told);
     }

@@ -1,7 +1,5 @@
 //! Pods for the tables of the pure rooms.
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -43,10 +41,7 @@ pub(crate) fn pod_with(name: &str, hash: &str, policy: &str, containers: &[&str]
             namespace: Some("default".into()),
             ..ObjectMeta::default()
         },
-        container_hashes: containers
-            .iter()
-            .map(|c| ((*c).to_owned(), format!("hash-{c}")))
-            .collect::<BTreeMap<_, _>>(),
+        container_hashes: containers.iter().map(|c| ((*c).to_owned(), format!("hash-{c}"))).collect(),
         spec,
     }
 }

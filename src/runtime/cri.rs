@@ -13,6 +13,7 @@
 mod cgroup_driver;
 pub mod client;
 mod codec;
+mod containerd_config;
 pub mod convert;
 pub mod endpoint;
 pub mod error;

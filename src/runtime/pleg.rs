@@ -4,10 +4,9 @@
 //! under it, and a fast one takes over where there is no stream. Decides nothing about pods.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_lite::future;
-use smol::Timer;
 use tracing::{debug, info, warn};
 
 use crate::pod::{ContainerId, PodUid, SandboxId, Source, keys};
@@ -44,7 +43,7 @@ pub(crate) async fn run_pleg(cri: CriClient, endpoint: String, handles: Handles,
     let mut mode = None;
     let mut failures = 0;
     while !watch.handles.inbox.is_closed() {
-        let began = Instant::now();
+        let began = watch.handles.clock.uptime();
         let ended = match mode {
             None => match watch.cri.version().await {
                 Ok(runtime) => {
@@ -55,7 +54,7 @@ pub(crate) async fn run_pleg(cri: CriClient, endpoint: String, handles: Handles,
             },
             Some(mode) => watch.follow(mode).await,
         };
-        if began.elapsed() > Backoff::STEP.delay(u32::MAX) {
+        if watch.handles.clock.uptime().saturating_sub(began) > Backoff::STEP.delay(u32::MAX) {
             failures = 0;
         }
         let next = after(mode, &ended, failures);
@@ -71,7 +70,7 @@ pub(crate) async fn run_pleg(cri: CriClient, endpoint: String, handles: Handles,
                     watch.report_down(&error).await;
                 }
                 failures = 0;
-                Timer::after(RETRY).await;
+                watch.handles.clock.sleep(RETRY).await;
                 // Another runtime may come back than went.
                 None
             }
@@ -150,7 +149,7 @@ impl RuntimeWatch {
             let feed = match mode {
                 WatchMode::Events(feed) => feed,
                 WatchMode::Lists(Some(wait)) => {
-                    Timer::after(wait).await;
+                    handles.clock.sleep(wait).await;
                     return ModeEnd::TimeIsUp;
                 }
                 WatchMode::Lists(None) => return future::pending().await,
@@ -173,9 +172,15 @@ impl RuntimeWatch {
     async fn list_again_and_again(&mut self, period: Duration) -> CriError {
         // An exit just before the subscription may not be in the first list yet: close together at first.
         let mut wait = FAST_RELIST.min(period);
+        let mut before: Option<Duration> = None;
         loop {
+            let begun = self.handles.clock.uptime();
             match list_node(&self.cri).await {
                 Ok(list) => {
+                    let since = before.replace(begun).map(|before| begun.saturating_sub(before));
+                    let took = self.handles.clock.uptime().saturating_sub(begun);
+                    let now = self.handles.clock.now();
+                    self.handles.telemetry.metrics.observe_relist(took, since, now);
                     if self.was_up != Some(true) {
                         info!(pods = list.len(), "container runtime answers");
                         self.was_up = Some(true);
@@ -184,7 +189,7 @@ impl RuntimeWatch {
                 }
                 Err(error) => return error,
             }
-            Timer::after(wait).await;
+            self.handles.clock.sleep(wait).await;
             wait = wait.saturating_mul(4).min(period);
         }
     }
@@ -207,7 +212,7 @@ async fn pass_on(cri: CriClient, handles: Handles, id: ContainerId) {
         if !runs(&cri, &id).await {
             break;
         }
-        Timer::after(wait).await;
+        handles.clock.sleep(wait).await;
     }
     handles.send(Event::Pleg(PlegEvent::Exited(id))).await;
 }

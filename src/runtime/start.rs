@@ -260,12 +260,15 @@ impl Runtime {
             .plan_volume_mounts(pod, container, &env)
             .await
             .map_err(|error| StartError::step(REASON, &error))?;
-        let devices = container_devices(&volumes);
+        let mut given = self.node.devices.prepare(pod, container).await?;
+        let env = given.env_before(env);
+        let devices = [given.devices, container_devices(&volumes)].concat();
         let cpus = self.container_cpus(pod, container).await?;
         let mounts = self
             .prepare_mounts(pod, container, volumes, start.attempt, sandbox)
             .await
             .map_err(|error| StartError::step(REASON, &error))?;
+        let mounts = [given.mounts, mounts].concat();
         let expand = |words: &Option<Vec<String>>| -> Vec<String> {
             words.iter().flatten().map(|word| env::expand(word, |name| env::value_of(&env, name))).collect()
         };
@@ -285,7 +288,8 @@ impl Runtime {
             mounts,
             security,
             devices,
-            cdi_devices,
+            cdi_devices: [given.cdi_devices, cdi_devices].concat(),
+            annotations: given.annotations,
         };
         let mut config = convert::container_config(pod, container, prepared);
         convert::add_container_resources(&mut config, pod, container, &self.node.cgroups.node);

@@ -13,7 +13,7 @@ use tracing::warn;
 use super::{Runtime, StepError};
 use crate::host::disk_usage::disk_usage;
 use crate::pod::state::{Failed, FailedReason, Phase};
-use crate::pod::storage_limit::{StorageLimits, StorageUsage, storage_limits};
+use crate::pod::storage_limit::{Exceeded, StorageLimits, StorageUsage, storage_limits};
 use crate::pod::{ContainerId, Pod, PodUid};
 use crate::sync::handles::Handles;
 use crate::sync::message::{EndPod, Event};
@@ -84,7 +84,7 @@ fn limited(shown: &PodView) -> Option<LimitedPod> {
 
 async fn judge(limited: &LimitedPod, usage: &StorageUsage, told: &mut BTreeSet<PodUid>, handles: &Handles) {
     let pod = &limited.pod;
-    let Some(message) = limited.limits.exceeded(usage) else {
+    let Some(Exceeded { signal, message }) = limited.limits.exceeded(usage) else {
         told.remove(&pod.uid);
         return;
     };
@@ -93,6 +93,7 @@ async fn judge(limited: &LimitedPod, usage: &StorageUsage, told: &mut BTreeSet<P
         warn!(pod = %pod.name, reason = "Evicted", message = message.trim_end(), "{outcome}");
     }
     if !limited.limits.only_told {
+        handles.telemetry.metrics.pod_evicted(signal);
         let failed = Failed { reason: FailedReason::Evicted, message };
         let end = EndPod { pod: pod.name.clone(), uid: pod.uid.clone(), failed, grace: Some(GRACE) };
         handles.send(Event::End(end)).await;

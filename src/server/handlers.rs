@@ -4,27 +4,30 @@
 //! call the runtime. Invariant: no client, however slow or rude, delays a pod: a page is made on a thread that may
 //! block, and a reply that is streamed waits in its own task. Must not: know a path or a transport.
 
-use super::request::{Reply, Request, Response};
-use super::router::{Action, route};
-use super::{Endpoints, access, metrics_page, pods};
+use super::logs::container_log;
+use super::request::{Port, Reply, Request, Response};
+use super::router::{Action, paths, route};
+use super::system_logs::system_log;
+use super::{Endpoints, access, metrics_page, pods, stats};
 use crate::status::metrics::exposition;
 use crate::status::metrics::process::observe_process;
+use crate::status::stats::running_pods;
 use crate::sync::view::to_json;
 
 impl Endpoints {
     /// The reply to one request. Every transport ends here.
     pub(crate) async fn answer(&self, request: Request) -> Reply {
-        if let Err(denied) = access::admit(&request, self.own_uid) {
+        if let Err(denied) = access::admit(&request, &self.access) {
             tracing::warn!(peer = ?request.peer, path = request.path, reason = denied.reason, "refused a request");
             return denied.response.into();
         }
-        match route(&request) {
-            Ok(action) => self.carry_out(action).await,
+        match route(&request, self.routes) {
+            Ok(action) => self.carry_out(action, &request).await,
             Err(response) => response.into(),
         }
     }
 
-    async fn carry_out(&self, action: Action) -> Reply {
+    async fn carry_out(&self, action: Action, request: &Request) -> Reply {
         match action {
             Action::Health(question) => {
                 let sync_loop = if question.asks_sync_loop() { (self.health)().await } else { Ok(()) };
@@ -43,16 +46,45 @@ impl Endpoints {
                 self.page(|own| Response::json("the events", serde_json::to_vec(&own.events.list()))).await
             }
             Action::Metrics => {
-                let render =
-                    |own: &Self| metrics_page::render(&own.view.load(), &own.metrics, &observe_process());
+                let render = |own: &Self| {
+                    let process = observe_process();
+                    metrics_page::render(&own.view.load(), &own.metrics, &process, (own.figures)())
+                };
                 self.page(move |own| Response::page(exposition::CONTENT_TYPE, render(own))).await
             }
+            Action::ProbeMetrics => {
+                let render = |own: &Self| metrics_page::render_probes(&own.metrics, &observe_process());
+                self.page(move |own| Response::page(exposition::CONTENT_TYPE, render(own))).await
+            }
+            Action::Stats(page) => self.stats_page(page).await,
+            Action::RunningPods => {
+                let render = |own: &Self| running_pods::render(stats::running_pods(&own.view.load()));
+                self.page(move |own| Response::json("the pods that run", render(own))).await
+            }
+            Action::Configz => Response::page("application/json", self.configz.as_bytes()).into(),
+            Action::Statusz => Response::page(PLAIN, statusz(request.port)).into(),
+            Action::ContainerLog(pod, container, options) => {
+                container_log(self, pod, container, options).await
+            }
+            Action::SystemLog(path) => system_log(path).await,
+            Action::Session(target, session) => self.open_session(target, session, request).await,
+            Action::Run(target, command) => self.run_command(&target, command).await,
+            Action::Checkpoint(target) => self.checkpoint(&target).await,
         }
     }
 
     /// A page that takes a while to be made, or reads files: made on a thread that may block.
-    async fn page(&self, make: impl FnOnce(&Self) -> Response + Send + 'static) -> Reply {
+    pub(super) async fn page(&self, make: impl FnOnce(&Self) -> Response + Send + 'static) -> Reply {
         let own = self.clone();
         smol::unblock(move || make(&own)).await.into()
     }
+}
+
+const PLAIN: &str = "text/plain; charset=utf-8";
+
+/// The page `/statusz`.
+fn statusz(port: Port) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let paths: Vec<_> = paths(port).collect();
+    format!("\nkubelet statusz\n\nBinary version: rkubelet {version}\nPaths: {}\n", paths.join(" "))
 }

@@ -6,14 +6,14 @@
 use std::iter;
 
 use crate::pod::Source;
-use crate::pod::state::ContainerSummary;
-use crate::status::metrics::Metrics;
+use crate::pod::state::{ContainerSummary, Phase, PodState};
 use crate::status::metrics::exposition::{FamilyKind, Page};
 use crate::status::metrics::process::Process;
-use crate::sync::view::{Outcome, RuntimeState, View};
+use crate::status::metrics::{Metrics, as_f64};
+use crate::sync::view::{Outcome, PodView, RuntimeState, View};
 
 /// The page, in Prometheus' text format.
-pub(crate) fn render(view: &View, metrics: &Metrics, process: &Process) -> String {
+pub(crate) fn render(view: &View, metrics: &Metrics, process: &Process, node: NodeFigures) -> String {
     let mut page = Page::default();
     page.family("rkubelet_build_info", FamilyKind::Gauge, "The agent's version. The value is always 1.");
     page.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1.0);
@@ -22,8 +22,38 @@ pub(crate) fn render(view: &View, metrics: &Metrics, process: &Process) -> Strin
     render_manifests(&mut page, view);
     page.family("rkubelet_runtime_up", FamilyKind::Gauge, "1 while the container runtime answers.");
     page.sample(&[], if view.runtime == RuntimeState::Up { 1.0 } else { 0.0 });
+    render_node(&mut page, node);
     process.render(&mut page);
     page.into_text()
+}
+
+/// The page `/metrics/probes`.
+pub(crate) fn render_probes(metrics: &Metrics, process: &Process) -> String {
+    let mut page = Page::default();
+    process.render_start(&mut page);
+    metrics.render_probes(&mut page);
+    page.into_text()
+}
+
+/// What neither the view nor the registry knows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct NodeFigures {
+    /// The version of the cgroups: 1 or 2.
+    pub cgroup_version: u64,
+    /// Events that wait for the sync loop.
+    pub queue: usize,
+}
+
+fn render_node(page: &mut Page, node: NodeFigures) {
+    for (name, help, value) in [
+        ("kubelet_cgroup_version", "The version of the node's cgroups.", as_f64(node.cgroup_version)),
+        ("kubelet_managed_ephemeral_containers", "Ephemeral containers: pods of manifests have none.", 0.0),
+        ("kubelet_mirror_pods", "Mirror pods: there are none without an API server.", 0.0),
+        ("rkubelet_sync_loop_queue_length", "Events that wait for the sync loop.", as_f64(node.queue as u64)),
+    ] {
+        page.family(name, FamilyKind::Gauge, help);
+        page.sample(&[], value);
+    }
 }
 
 fn render_pods(page: &mut Page, view: &View) {
@@ -36,6 +66,16 @@ fn render_pods(page: &mut Page, view: &View) {
     );
     page.sample(&[("static", "")], from_api);
     page.sample(&[("static", "true")], from_manifests);
+    let is_active = |pod: &PodView| {
+        let ended = |state: &PodState| matches!(state.phase, Phase::Succeeded | Phase::Failed);
+        !pod.state.as_deref().is_some_and(ended)
+    };
+    page.family("kubelet_active_pods", FamilyKind::Gauge, "Pods that are not done; static is true or empty.");
+    for (is_static, label) in [(false, ""), (true, "true")] {
+        let of_kind = |pod: &PodView| (pod.pod.source != Source::Api) == is_static;
+        let active = count(view.pods.values(), |pod| of_kind(pod) && is_active(pod));
+        page.sample(&[("static", label)], active);
+    }
     page.family("kubelet_running_pods", FamilyKind::Gauge, "Pods that have a running sandbox.");
     page.sample(&[], count(view.pods.values(), |pod| pod.running));
     page.family("kubelet_running_containers", FamilyKind::Gauge, "Containers by state.");
@@ -113,14 +153,18 @@ mod tests {
         ]
         .into();
         view.runtime = RuntimeState::Up;
-        let text = render(&view, &Metrics::new("node1"), &Process::default());
+        let figures = NodeFigures { cgroup_version: 2, queue: 3 };
+        let text = render(&view, &Metrics::new("node1"), &Process::default(), figures);
         exposition::check(&text).unwrap();
         for line in [
             "rkubelet_build_info{version=\"0.1.0\"} 1",
             "kubelet_node_name{node=\"node1\"} 1",
             "kubelet_desired_pods{static=\"\"} 0",
             "kubelet_desired_pods{static=\"true\"} 5",
+            "kubelet_active_pods{static=\"true\"} 5",
             "kubelet_running_pods 5",
+            "kubelet_cgroup_version 2",
+            "rkubelet_sync_loop_queue_length 3",
             "kubelet_running_containers{container_state=\"exited\"} 2",
             "kubelet_running_containers{container_state=\"running\"} 5",
             "rkubelet_manifests{source=\"file\",outcome=\"accepted\"} 1",
@@ -145,7 +189,7 @@ mod tests {
             (RuntimeState::Up, "1"),
         ] {
             let view = View { runtime, ..View::default() };
-            let text = render(&view, &Metrics::default(), &Process::default());
+            let text = render(&view, &Metrics::default(), &Process::default(), NodeFigures::default());
             assert!(text.contains(&format!("\nrkubelet_runtime_up {expected}\n")), "{text}");
         }
     }

@@ -41,7 +41,7 @@ impl Serialize for Items<'_> {
         for pod in self.0.pods.values() {
             let status = match (&pod.state, &pod.waits) {
                 (None, Some(waits)) => waiting_status(waits),
-                (state, _) => pod_status(&pod.pod, state.as_deref()),
+                (state, _) => pod_status(&pod.pod, state.as_deref(), &self.0.devices),
             };
             items.serialize_element(&ServedPod(&pod.pod, status))?;
         }
@@ -156,7 +156,7 @@ pub(crate) mod tests {
             source: Source::File,
             metadata,
             spec,
-            container_hashes: BTreeMap::new(),
+            container_hashes: Box::default(),
         }
     }
 

@@ -4,11 +4,14 @@
 //! being made. Must not: know a path, or how bytes travel.
 
 use std::net::SocketAddr;
+use std::pin::Pin;
 
-use async_channel::Receiver;
+use futures_lite::Stream;
 use hyper::body::Bytes;
 use hyper::header::HeaderMap;
 use percent_encoding::percent_decode_str;
+
+use super::tunnel::Tunnel;
 
 /// Which of the agent's ports is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +20,8 @@ pub(crate) enum Port {
     Healthz,
     /// The read-only port: pods, verdicts and metrics, without authentication.
     ReadOnly,
+    /// The port with TLS and authentication.
+    Secure,
     /// The socket of this machine's root: everything.
     Socket,
 }
@@ -160,20 +165,22 @@ impl Response {
     }
 }
 
+/// The chunks of a body.
+pub(crate) type ByteStream = Pin<Box<dyn Stream<Item = Bytes> + Send>>;
+
 /// What a transport has to send.
-#[derive(Debug)]
 pub(crate) enum Reply {
     /// A whole response.
     Whole(Response),
-    /// A head, and a body that is made while it is sent: its chunks, and its end when the sender is dropped. Whoever
-    /// makes it waits while the client does not read, so the channel must be short.
-    #[expect(dead_code, reason = "the first that stream are the logs")]
+    /// A head, and a body that is made while it is sent: the next chunk is asked for when the client has taken the last.
     Streamed {
         /// The body's type.
         content_type: &'static str,
         /// The chunks of the body.
-        chunks: Receiver<Bytes>,
+        chunks: ByteStream,
     },
+    /// The client is passed through to another server.
+    Tunnel(Tunnel),
 }
 
 impl From<Response> for Reply {

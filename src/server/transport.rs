@@ -1,4 +1,4 @@
-//! The transports: HTTP/1 over TCP and over the unix socket, by hyper, on the tokio thread.
+//! The transports: HTTP/1 over TCP, TLS and the unix socket, by hyper, on the tokio thread.
 //!
 //! Owns the listening sockets and their connections. Invariant: a client can cost one slot of its own port, and
 //! nothing else: no thread, no panic, no unbounded memory. Must not: know a path, or compute a page: the tokio thread
@@ -24,6 +24,7 @@ use tokio::task::JoinHandle;
 
 use super::Endpoints;
 use super::request::{Peer, Port};
+use super::tls::ServerTls;
 use crate::http::Reactor;
 use connection::{Connections, serve};
 use stream::PortStream;
@@ -109,11 +110,12 @@ impl Listener {
     }
 }
 
-/// Listens on an address, and serves `endpoints` there.
+/// Listens on an address, with TLS if there is any, and serves `endpoints` there.
 pub(crate) fn listen_on_address(
     reactor: &Reactor,
     port: Port,
     address: SocketAddr,
+    tls: Option<Arc<ServerTls>>,
     endpoints: Endpoints,
 ) -> Result<Listening, ServerError> {
     let bind = |source| ServerError::Bind { address, source };
@@ -122,7 +124,7 @@ pub(crate) fn listen_on_address(
     let address = listener.local_addr().map_err(bind)?;
     let _entered = reactor.enter();
     let listener = Listener::Tcp(tokio::net::TcpListener::from_std(listener).map_err(bind)?);
-    let task = reactor.spawn(run(reactor.clone(), listener, port, endpoints));
+    let task = reactor.spawn(run(reactor.clone(), listener, port, tls, endpoints));
     Ok(Listening { name: address.to_string(), task })
 }
 
@@ -137,13 +139,19 @@ pub(crate) fn listen_on_socket(
     listener.set_nonblocking(true).map_err(failed)?;
     let _entered = reactor.enter();
     let listener = Listener::Unix(tokio::net::UnixListener::from_std(listener).map_err(failed)?);
-    let task = reactor.spawn(run(reactor.clone(), listener, Port::Socket, endpoints));
+    let task = reactor.spawn(run(reactor.clone(), listener, Port::Socket, None, endpoints));
     Ok(Listening { name: path.display().to_string(), task })
 }
 
 /// Accepts for ever.
-async fn run(reactor: Reactor, listener: Listener, port: Port, endpoints: Endpoints) {
-    let connections = Arc::new(Connections::new(port, endpoints));
+async fn run(
+    reactor: Reactor,
+    listener: Listener,
+    port: Port,
+    tls: Option<Arc<ServerTls>>,
+    endpoints: Endpoints,
+) {
+    let connections = Arc::new(Connections::new(reactor.clone(), port, tls, endpoints));
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {

@@ -48,11 +48,9 @@ mod watch;
 mod watched_names;
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use async_channel::Sender;
 use jiff::Timestamp;
-use smol::Timer;
 use tracing::field::display;
 use tracing::{info, warn};
 
@@ -63,6 +61,7 @@ use crate::pod::decode::list::ItemPath;
 use crate::pod::finding::Refusal;
 use crate::pod::object::{ObjectKind, Subject};
 use crate::source::trust::Trust;
+use crate::sync::handles::Handles;
 use crate::sync::message::Event;
 use crate::sync::view::Outcome;
 use decide::Decider;
@@ -101,25 +100,29 @@ pub(crate) enum Signing {
 }
 
 /// Reads and watches until the inbox is closed.
-pub(crate) async fn run_dir(source: DirSource, inbox: Sender<Event>) {
+pub(crate) async fn run_dir(source: DirSource, handles: Handles) {
     let path = source.path.clone();
     let key = read_key(&source).await;
     let mut readings = Readings::new(source.clone(), key.clone());
     // Manifests may be many and large, and disks slow: nobody else waits for them.
     let mut decider = smol::unblock(move || Decider::load(source, key.as_ref())).await;
-    while !inbox.is_closed() {
+    while !handles.inbox.is_closed() {
         let scan = readings.next(decider.was_single()).await;
         let (back, decided) = smol::unblock(move || decider.decide(scan)).await;
         decider = back;
         decided.notices.iter().for_each(|notice| log(&path, notice));
+        if decided.known.is_some() {
+            handles.telemetry.metrics.source_read(Source::File, Timestamp::now());
+        }
         if let Some(snapshot) = decided.snapshot
-            && inbox.send(Event::Config(snapshot)).await.is_err()
+            && handles.inbox.send(Event::Config(snapshot)).await.is_err()
         {
             return;
         }
-        let read = Instant::now();
+        let read = handles.clock.uptime();
         readings.wait(decided.known, decided.next).await;
-        Timer::after(timing::READ_INTERVAL.saturating_sub(read.elapsed())).await;
+        let since = handles.clock.uptime().saturating_sub(read);
+        handles.clock.sleep(timing::READ_INTERVAL.saturating_sub(since)).await;
     }
 }
 

@@ -16,26 +16,28 @@ mod settle;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use async_channel::Sender;
 use futures_lite::future;
 use hyper::header::HeaderMap;
-use smol::Timer;
+use jiff::Timestamp;
 use tracing::field::display;
 use tracing::{debug, info, warn};
 
 use crate::host::state::Store;
 use crate::http::{Cause, Client, PlainText, Proxies, Tls, Url};
+use crate::pod::Source;
 use crate::pod::decode::list::decode_contents;
 use crate::pod::object::{ObjectKind, Subject};
 use crate::source::key::read_key;
 use crate::source::signature::{Newest, PublicKey, accepts, check_signer, digest};
 use crate::source::trust::Trust;
 use crate::source::untrusted_signature::UntrustedSignatures;
+use crate::sync::handles::Handles;
 use crate::sync::message::Event;
 use crate::sync::view::{Outcome, Verdict};
 use crate::text::chain;
+use crate::time::clock::Clock;
 use fetch::{Body, FetchError, Fetched, Taken, fetch};
 use judge::{Judged, UrlChange, UrlFailure, UrlJudge, UrlReading};
 use keep::{Kept, origin};
@@ -84,7 +86,7 @@ impl HttpSource {
 }
 
 /// Polls until the inbox is closed.
-pub(crate) async fn run_http(source: HttpSource, client: Client, inbox: Sender<Event>) {
+pub(crate) async fn run_http(source: HttpSource, client: Client, handles: Handles) {
     let (period, url) = (source.period, source.url.clone());
     let mut state = smol::unblock(move || UrlState::load(source)).await;
     if let Ok(Some(proxy)) = state.source.proxies.choose(&url) {
@@ -93,21 +95,26 @@ pub(crate) async fn run_http(source: HttpSource, client: Client, inbox: Sender<E
     let kept = state.judge.snapshot();
     if !kept.pods.is_empty() || !kept.objects.is_empty() {
         info!(%url, pods = kept.pods.len(), objects = kept.objects.len(), "pods as the URL last held them");
-        if inbox.send(Event::Config(kept)).await.is_err() {
+        if handles.inbox.send(Event::Config(kept)).await.is_err() {
             return;
         }
     }
     let mut failures = 0;
     let mut network = None;
-    while !inbox.is_closed() {
-        let asked = Instant::now();
-        let fetched = fetch(&state.source, &client, &state.taken).await;
+    while !handles.inbox.is_closed() {
+        let clock = &*handles.clock;
+        let asked = clock.uptime();
+        let fetched = fetch(&state.source, &client, &state.taken, clock).await;
+        let read = clock.uptime();
         // Contents may be large, and the disk slow: do it on a thread of the pool.
         let judged;
-        (state, judged) = smol::unblock(move || state.take_in(fetched)).await;
+        (state, judged) = smol::unblock(move || state.take_in(fetched, read)).await;
         judged.changes.iter().for_each(|change| log(&url, change));
+        if judged.failure.is_none() {
+            handles.telemetry.metrics.source_read(Source::Http, Timestamp::now());
+        }
         if let Some(snapshot) = judged.snapshot
-            && inbox.send(Event::Config(snapshot)).await.is_err()
+            && handles.inbox.send(Event::Config(snapshot)).await.is_err()
         {
             return;
         }
@@ -124,19 +131,19 @@ pub(crate) async fn run_http(source: HttpSource, client: Client, inbox: Sender<E
         match next(period, ended, fastrand::f64()) {
             NextRequest::After(delay) => {
                 network = None;
-                Timer::after(delay).await;
+                clock.sleep(delay).await;
             }
             NextRequest::AfterOrNetwork(delay) => {
                 // Kept open over the requests in between: a change during one shortens the wait for the next.
                 network = network.or_else(|| Network::open().ok());
-                wait(delay, asked, network.as_ref()).await;
+                wait(delay, asked, clock, network.as_ref()).await;
             }
         }
     }
 }
 
 /// Waits until it is time, or the network has changed since.
-async fn wait(delay: Duration, asked: Instant, network: Option<&Network>) {
+async fn wait(delay: Duration, asked: Duration, clock: &dyn Clock, network: Option<&Network>) {
     let changed = async {
         let notified = match network {
             Some(network) => network.changed().await.is_ok(),
@@ -146,13 +153,10 @@ async fn wait(delay: Duration, asked: Instant, network: Option<&Network>) {
             future::pending::<()>().await;
         }
         let interval = (delay / MIN_INTERVAL_PART).clamp(*MIN_INTERVAL.start(), *MIN_INTERVAL.end());
-        Timer::after(interval.saturating_sub(asked.elapsed())).await;
+        clock.sleep(interval.saturating_sub(clock.uptime().saturating_sub(asked))).await;
         debug!("the network has changed: asking the URL again");
     };
-    let timer = async {
-        Timer::after(delay).await;
-    };
-    future::or(timer, changed).await;
+    future::or(clock.sleep(delay), changed).await;
 }
 
 /// What is carried from one request to the next.
@@ -191,12 +195,12 @@ impl UrlState {
         }
     }
 
-    /// Decodes, judges and keeps. Slow with large contents.
-    fn take_in(mut self, fetched: Result<Fetched, FetchError>) -> (Self, Judged) {
+    /// Decodes, judges and keeps what was read at this uptime. Slow with large contents.
+    fn take_in(mut self, fetched: Result<Fetched, FetchError>, read: Duration) -> (Self, Judged) {
         let mut judged = match fetched {
             Err(error) => self.fail(&error, error.cause()),
             Ok(Fetched::Same) => self.judge.apply(UrlReading::Same),
-            Ok(Fetched::Body(body)) => self.judge_body(*body),
+            Ok(Fetched::Body(body)) => self.judge_body(*body, read),
         };
         if judged.failure.is_none() {
             self.kept.keep(self.judge.held(), self.judge.objects());
@@ -220,7 +224,7 @@ impl UrlState {
         (self, judged)
     }
 
-    fn judge_body(&mut self, body: Body) -> Judged {
+    fn judge_body(&mut self, body: Body, read: Duration) -> Judged {
         let Body { bytes, validators, signed } = body;
         let sha256 = digest(&bytes);
         if let Some((key, trusted)) = &signed
@@ -255,7 +259,7 @@ impl UrlState {
         if let (Some((key, _)), Some(serial)) = (&signed, serial) {
             self.kept.keep_newest(key, Newest { serial, sha256: sha256.clone() });
         }
-        self.taken = Taken { validators, signer, read: Some(Instant::now()) };
+        self.taken = Taken { validators, signer, read: Some(read) };
         self.sha256 = Some(sha256);
         judged
     }

@@ -1,10 +1,11 @@
-//! Events: what happened to pods that somebody may want to read later, as kubelet records it.
+//! Events: what happened to pods, or to the node, that somebody may want to read later, as kubelet records it.
 //!
 //! Owns the newest events of the node, in memory; the server lists them. An event is logged when it is recorded, so
 //! callers must not log it again. Must not: be used for a decision.
 
 pub(crate) mod ring;
 
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use jiff::Timestamp;
@@ -12,7 +13,7 @@ use tracing::{info, warn};
 
 use crate::pod::{ContainerRef, PodName, PodUid};
 pub(crate) use ring::{EventList, EventType};
-use ring::{PodEvent, Ring};
+use ring::{EventSubject, RecordedEvent, Ring};
 
 /// Who records events. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -40,18 +41,26 @@ impl Recorder {
             EventType::Normal => info!(%pod, container, reason, "{message}"),
             EventType::Warning => warn!(%pod, container, reason, "{message}"),
         }
-        let (pod, uid, container) = (pod.clone(), uid.clone(), Some((which, container.to_owned())));
-        let event =
-            PodEvent { kind, pod, uid, container, reason: reason.into(), message: message.to_owned() };
-        self.ring().note(event, Timestamp::now());
+        let container = Some((which, container.to_owned()));
+        let subject = EventSubject::Pod { name: pod.clone(), uid: uid.clone(), container };
+        self.note(kind, subject, reason.into(), message);
     }
 
     /// Records that something happened to a pod's instance as a whole, which is worth a warning.
     pub(crate) fn warn_of_pod(&self, (pod, uid): (&PodName, &PodUid), reason: String, message: &str) {
         warn!(%pod, reason, "{message}");
-        let (pod, uid, message) = (pod.clone(), uid.clone(), message.to_owned());
-        let kind = EventType::Warning;
-        let event = PodEvent { kind, pod, uid, container: None, reason: reason.into(), message };
+        let subject = EventSubject::Pod { name: pod.clone(), uid: uid.clone(), container: None };
+        self.note(EventType::Warning, subject, reason.into(), message);
+    }
+
+    /// Records that something happened to the node, which is worth a warning.
+    pub(crate) fn warn_of_node(&self, reason: &'static str, message: &str) {
+        warn!(reason, "{message}");
+        self.note(EventType::Warning, EventSubject::Node, reason.into(), message);
+    }
+
+    fn note(&self, kind: EventType, subject: EventSubject, reason: Cow<'static, str>, message: &str) {
+        let event = RecordedEvent { kind, subject, reason, message: message.to_owned() };
         self.ring().note(event, Timestamp::now());
     }
 

@@ -4,7 +4,9 @@
 //! read when asked for. Invariant: every label has a bounded set of values, so memory does not grow with
 //! time. Must not: block for longer than a few additions, fail, or decide anything.
 
+mod durations;
 pub(crate) mod exposition;
+mod pods;
 mod probes;
 pub(crate) mod process;
 
@@ -13,13 +15,16 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use crate::pod::Source;
+use durations::Durations;
 use exposition::{FamilyKind, Page};
+use pods::PodCounts;
+pub(crate) use pods::WorkerPass;
 use probes::ProbeCounts;
 pub(crate) use probes::ProbeSeries;
 
 /// The upper bounds, in seconds, of the buckets of `kubelet_runtime_operations_duration_seconds`: kubelet's
 /// own, 0.005 times powers of 2.5.
-const OPERATION_BUCKETS: [f64; 14] = [
+const OPERATION_BUCKETS: &[f64] = &[
     0.005,
     0.0125,
     0.03125,
@@ -71,6 +76,7 @@ struct Counts {
     refusals: BTreeMap<Source, u64>,
     probes: BTreeMap<ProbeSeries, ProbeCounts>,
     exec_probes: u64,
+    of_pods: PodCounts,
 }
 
 #[derive(Debug, Default)]
@@ -79,13 +85,16 @@ struct Attempts {
     failed: u64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Operation {
     failed: u64,
-    total: u64,
-    seconds: f64,
-    /// Per bucket, not cumulated; what exceeds the last bound is only in `total`.
-    buckets: [u64; OPERATION_BUCKETS.len()],
+    durations: Durations,
+}
+
+impl Default for Operation {
+    fn default() -> Self {
+        Self { failed: 0, durations: Durations::new(OPERATION_BUCKETS) }
+    }
 }
 
 impl Metrics {
@@ -96,15 +105,10 @@ impl Metrics {
 
     /// Counts one call of the container runtime. `op` is kubelet's name of it, such as `run_podsandbox`.
     pub(crate) fn observe_operation(&self, op: &'static str, took: Duration, failed: bool) {
-        let seconds = took.as_secs_f64();
         let mut counts = self.lock();
         let operation = counts.operations.entry(op).or_default();
-        operation.total += 1;
         operation.failed += u64::from(failed);
-        operation.seconds += seconds;
-        if let Some(bucket) = OPERATION_BUCKETS.iter().position(|bound| seconds <= *bound) {
-            operation.buckets[bucket] += 1;
-        }
+        operation.durations.observe(took);
     }
 
     /// Counts the start of a pod: one per sandbox that was asked for.
@@ -159,7 +163,13 @@ impl Metrics {
         for ((code, kind), count) in &counts.container_errors {
             page.sample(&[("code", code), ("container_type", kind.as_str())], as_f64(*count));
         }
-        probes::render(page, &counts.probes, counts.exec_probes);
+        pods::render(page, &counts.of_pods);
+        probes::render_running(page, counts.exec_probes);
+    }
+
+    /// Writes the counters of probes: the page `/metrics/probes`.
+    pub(crate) fn render_probes(&self, page: &mut Page) {
+        probes::render(page, &self.lock().probes);
     }
 
     fn lock(&self) -> MutexGuard<'_, Counts> {
@@ -175,7 +185,7 @@ fn render_operations(page: &mut Page, operations: &BTreeMap<&'static str, Operat
         "Runtime operations by operation type.",
     );
     for (name, operation) in operations {
-        page.sample(&[("operation_type", name)], as_f64(operation.total));
+        page.sample(&[("operation_type", name)], as_f64(operation.durations.total()));
     }
     page.family(
         "kubelet_runtime_operations_errors_total",
@@ -191,8 +201,7 @@ fn render_operations(page: &mut Page, operations: &BTreeMap<&'static str, Operat
         "Duration in seconds of runtime operations by operation type.",
     );
     for (name, operation) in operations {
-        let buckets = OPERATION_BUCKETS.iter().copied().zip(operation.buckets);
-        page.histogram(&[("operation_type", name)], buckets, operation.total, operation.seconds);
+        operation.durations.render(page, &[("operation_type", name)]);
     }
 }
 

@@ -6,19 +6,23 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::{
     Container as ContainerSpec, ContainerState, ContainerStateRunning, ContainerStateTerminated,
-    ContainerStateWaiting, ContainerStatus, HostIP, PodCondition, PodIP, PodStatus, VolumeMountStatus,
+    ContainerStateWaiting, ContainerStatus, HostIP, PodCondition, PodIP, PodStatus, ResourceHealth,
+    ResourceStatus, VolumeMountStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::pod_state::{Containers, condition_message};
+use crate::pod::device_assignment::DeviceHealth;
 use crate::pod::resources::total::pod_resources;
 use crate::pod::state::{Condition, ContainerSummary, Phase, PodState, RunState, Termination};
 use crate::pod::{ContainerId, Pod, qos};
 
 /// The status of a pod in this state; without one, no worker has looked at the pod yet.
-pub(crate) fn pod_status(pod: &Pod, state: Option<&PodState>) -> PodStatus {
+pub(crate) fn pod_status(pod: &Pod, state: Option<&PodState>, devices: &DeviceHealth) -> PodStatus {
     let Some(state) = state else {
         return PodStatus { phase: Some(Phase::Pending.as_str().into()), ..PodStatus::default() };
     };
@@ -41,7 +45,13 @@ pub(crate) fn pod_status(pod: &Pod, state: Option<&PodState>) -> PodStatus {
         (None, None) => (None, None),
     };
     // Conditions name containers in the order of the manifest; their statuses are served by name, as kubelet's.
-    let mut main: Vec<_> = containers.main.iter().map(|(spec, c)| container_status(spec, c)).collect();
+    let of_pod = devices.get(&pod.uid);
+    let with_devices = |(spec, summary): &(&ContainerSpec, &ContainerSummary)| ContainerStatus {
+        allocated_resources_status: of_pod.and_then(|of_pod| of_pod.get(&spec.name)).map(resource_statuses),
+        ..container_status(spec, summary)
+    };
+    // kubelet tells of devices of main containers only.
+    let mut main: Vec<_> = containers.main.iter().map(with_devices).collect();
     main.sort_by(|a, b| a.name.cmp(&b.name));
     PodStatus {
         allocated_resources: resources.requests.clone(),
@@ -98,6 +108,20 @@ fn container_status(spec: &ContainerSpec, summary: &ContainerSummary) -> Contain
             ..status
         },
     }
+}
+
+/// How the devices of a container are, by resource.
+fn resource_statuses(devices: &BTreeMap<String, BTreeMap<String, bool>>) -> Vec<ResourceStatus> {
+    let device = |(id, healthy): (&String, &bool)| ResourceHealth {
+        resource_id: id.clone(),
+        health: Some(if *healthy { "Healthy" } else { "Unhealthy" }.to_owned()),
+        ..ResourceHealth::default()
+    };
+    let resource = |(name, devices): (&String, &BTreeMap<String, bool>)| ResourceStatus {
+        name: name.clone(),
+        resources: Some(devices.iter().map(device).collect()),
+    };
+    devices.iter().map(resource).collect()
 }
 
 fn run_state(state: &RunState) -> ContainerState {

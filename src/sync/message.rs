@@ -1,12 +1,13 @@
 //! What the sync loop is told, and by whom.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use async_channel::Sender;
 
 use super::mux::Snapshot;
 use super::node_list::{Fingerprint, NodeList};
+use crate::pod::device_assignment::DeviceHealth;
 use crate::pod::state::{Failed, PodState};
 use crate::pod::{ConfigHash, ContainerId, Pod, PodName, PodUid};
 
@@ -32,6 +33,8 @@ pub(crate) enum Event {
     },
     /// An instance is to end as Failed, unless it is not wanted any more; its object stays.
     End(EndPod),
+    /// Devices of plugins have changed, or who has them.
+    Devices(DeviceChange),
     /// Somebody asks whether the loop turns.
     Ping(Sender<()>),
 }
@@ -47,6 +50,17 @@ pub(crate) struct EndPod {
     pub(crate) failed: Failed,
     /// Seconds that its containers have at the most; none for their own grace periods.
     pub(crate) grace: Option<i64>,
+}
+
+/// How devices of plugins are now.
+#[derive(Debug)]
+pub(crate) struct DeviceChange {
+    /// How many of each resource pods may request.
+    pub(crate) allocatable: BTreeMap<String, usize>,
+    /// How those are that containers have.
+    pub(crate) health: Arc<DeviceHealth>,
+    /// The instances that have one whose health has changed.
+    pub(crate) pods: BTreeSet<PodUid>,
 }
 
 /// What a worker has to say.

@@ -4,6 +4,7 @@
 //! never waits for a pod, so that a recorded sequence of events can be replayed in a test.
 
 mod admit;
+mod devices;
 mod holds;
 mod orders;
 mod orphans;
@@ -22,6 +23,7 @@ use super::node_list::{Fingerprint, NodeList, Seen, diff_listed, without_seen};
 use super::view::{PodView, RuntimeState, Verdict, View};
 use crate::plan::checkpoint::Remembered;
 use crate::plan::{Desired, Starts, Want};
+use crate::pod::device_assignment::DeviceHealth;
 use crate::pod::object::references::references;
 use crate::pod::object::{ObjectKey, PodObjects};
 use crate::pod::priority::priority;
@@ -63,6 +65,8 @@ pub(crate) struct SyncLoop {
     changed: BTreeSet<PodName>,
     /// What the node has room for; none for no limit.
     node: Option<NodeLimits>,
+    /// How the devices are that containers have.
+    devices: Arc<DeviceHealth>,
     /// What is to be recorded.
     notices: Vec<PodNotice>,
 }
@@ -113,6 +117,7 @@ impl SyncLoop {
             remembered: BTreeMap::new(),
             changed: BTreeSet::new(),
             node: None,
+            devices: Arc::default(),
             notices: Vec::new(),
         }
     }
@@ -141,6 +146,7 @@ impl SyncLoop {
             Event::Worker(report) => self.on_report(report),
             Event::End(end) => self.on_end(end),
             Event::Restart { pod, uid, containers } => self.on_restart(pod, &uid, containers),
+            Event::Devices(change) => self.on_devices(change),
             Event::Ping(reply) => {
                 // Whoever asked may have given up.
                 let _ = reply.try_send(());
@@ -160,6 +166,7 @@ impl SyncLoop {
         }
         view.verdicts = self.verdicts.clone();
         view.runtime = self.runtime.clone();
+        view.devices = self.devices.clone();
         view.settled = self.listed.is_some() && self.config.all_settled();
     }
 

@@ -5,6 +5,7 @@ mod verdict;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::pod::device_assignment::DeviceHealth;
 use crate::pod::state::PodState;
 use crate::pod::{Pod, PodName};
 
@@ -19,6 +20,8 @@ pub(crate) struct View {
     pub verdicts: Arc<[Verdict]>,
     /// Whether the container runtime answers.
     pub runtime: RuntimeState,
+    /// How the devices are that containers have.
+    pub devices: Arc<DeviceHealth>,
     /// Every source and the runtime have told all that they hold: what is neither wanted nor running can be removed.
     pub settled: bool,
 }

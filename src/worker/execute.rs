@@ -62,10 +62,10 @@ impl Worker {
             (Step::RemoveInstance(uid), _) => self.release_instance(uid).await,
             (Step::RemoveSandbox(id), _) => runtime.remove_sandbox(id).await,
             (Step::CreateSandbox { attempt, images }, Want::Run(pod)) => {
-                return self.create_sandbox(pod, *attempt, images, desired).await;
+                return Box::pin(self.create_sandbox(pod, *attempt, images, desired)).await;
             }
             (Step::StartContainer(start), Want::Run(pod)) => {
-                return self.start(pod, start, desired, observed).await;
+                return Box::pin(self.start(pod, start, desired, observed)).await;
             }
             // A plan to stop starts nothing.
             (Step::CreateSandbox { .. } | Step::StartContainer(_), Want::End { .. } | Want::Stop { .. }) => {

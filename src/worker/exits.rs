@@ -9,7 +9,9 @@ use tracing::info;
 
 use crate::pod::observed::{Container, Observed};
 use crate::pod::{ContainerId, ContainerRef, Pod, PodName};
-use crate::status::events::{EventType, Recorder};
+use crate::status::Telemetry;
+use crate::status::events::EventType;
+use crate::status::metrics::ContainerType;
 use crate::time::duration::format_duration;
 use crate::time::since::Since;
 
@@ -51,9 +53,13 @@ impl Exits {
 }
 
 /// Logs the end of a container in one line. One that the kernel killed for its memory is an event of its pod.
-pub(super) fn tell_end(events: &Recorder, name: &PodName, pod: Option<&Pod>, container: &Container) {
+pub(super) fn tell_end(telemetry: &Telemetry, name: &PodName, pod: Option<&Pod>, container: &Container) {
     let Some(exit) = container.exit() else { return };
     let (id, code, reason) = (&container.id, exit.code, exit.reason.as_str());
+    let is_init =
+        |pod: &Pod| pod.spec.init_containers.iter().flatten().any(|init| init.name == container.name);
+    let kind = if pod.is_some_and(is_init) { ContainerType::InitContainer } else { ContainerType::Container };
+    telemetry.metrics.container_terminated(kind, code, reason);
     let after = format_duration(exit.ran_for());
     if reason == OOM_KILLED {
         // An instance before may have had other limits.
@@ -62,7 +68,7 @@ pub(super) fn tell_end(events: &Recorder, name: &PodName, pod: Option<&Pod>, con
         let message = oom_message(&container.name, pod, spec.map(|(_, spec)| spec), code, &after);
         let which = spec.map_or(ContainerRef::Main(0), |(which, _)| which);
         let of = (which, container.name.as_str());
-        events.record(EventType::Warning, (name, &container.uid), of, OOM_KILLED, &message);
+        telemetry.events.record(EventType::Warning, (name, &container.uid), of, OOM_KILLED, &message);
     } else {
         info!(pod = %name, container = container.name, %id, exit_code = code, reason, after, "container has ended");
     }

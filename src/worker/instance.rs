@@ -67,6 +67,15 @@ impl Instance {
         Self { wanted: false, ..Self::new(self.pod, self.state, self.wanted_since) }
     }
 
+    /// Takes the image that was pulled for a container still to be created. An emptied map keeps its memory: it is replaced.
+    pub(super) fn take_pulled(&mut self, container: &str) -> Option<String> {
+        let image = self.pulled.remove(container);
+        if self.pulled.is_empty() {
+            self.pulled = BTreeMap::new();
+        }
+        image
+    }
+
     /// It is the version that is wanted, and was so before.
     pub(super) fn is_wanted_by(&self, want: &Want) -> bool {
         self.wanted && want.pod().is_some_and(|pod| self.pod.same_as(pod))

@@ -1,6 +1,7 @@
 //! The workers of the node, one per pod name, and their mailboxes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::mailbox::{Mailbox, MailboxSender};
 use super::{Context, run_pod_worker};
@@ -11,7 +12,7 @@ use crate::sync::sync_loop::Command;
 /// Carries out what the sync loop wants done.
 #[derive(Debug)]
 pub(crate) struct WorkerPool {
-    context: Context,
+    context: Arc<Context>,
     addresses: BTreeMap<PodName, MailboxSender>,
     /// What an earlier agent remembered, for the first worker of each name.
     remembered: BTreeMap<PodName, Remembered>,
@@ -20,7 +21,7 @@ pub(crate) struct WorkerPool {
 impl WorkerPool {
     /// A pool without workers.
     pub(crate) fn new(context: Context, remembered: BTreeMap<PodName, Remembered>) -> Self {
-        Self { context, addresses: BTreeMap::new(), remembered }
+        Self { context: Arc::new(context), addresses: BTreeMap::new(), remembered }
     }
 
     /// Tells or dismisses a worker; one that is told something and does not exist is started.

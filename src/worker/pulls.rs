@@ -1,6 +1,6 @@
 //! Pulls, which run while the worker listens, and what it remembers of those that failed, also on disk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tracing::warn;
@@ -56,6 +56,10 @@ impl Worker {
     ) -> Result<(), AfterPass> {
         let Some(instance) = &mut self.instance else { return Ok(()) };
         instance.history.pulling.remove(&name);
+        if instance.history.pulling.is_empty() {
+            // An emptied set keeps its memory.
+            instance.history.pulling = BTreeSet::new();
+        }
         let pod = instance.pod.clone();
         match pulled {
             Ok(image) => {

@@ -11,7 +11,7 @@ use super::instance::Instance;
 use crate::plan::checkpoint::{Checkpoint, Life};
 use crate::plan::{Plan, PodLifecycle, Want};
 use crate::pod::observed::Observed;
-use crate::pod::state::PodState;
+use crate::pod::state::{Phase, PodState};
 use crate::probe::target::Verdicts;
 use crate::status::pod_state::pod_state;
 use crate::sync::message::Report;
@@ -62,6 +62,12 @@ impl Worker {
                 let life =
                     if plan.lifecycle == PodLifecycle::Completed { Life::Completed } else { Life::Open };
                 self.checkpoint.current.note(pod, life, state.clone());
+            }
+            let was_pending = instance.state.as_ref().is_some_and(|before| before.phase == Phase::Pending);
+            if was_pending && state.phase == Phase::Running {
+                let handles = &self.context.handles;
+                let took = handles.clock.uptime().saturating_sub(instance.wanted_since);
+                handles.telemetry.metrics.observe_pod_start(took);
             }
             self.instance.iter_mut().for_each(|instance| instance.state = Some(state.clone()));
             running = observed.sandboxes.iter().any(|s| s.is_of(&pod) && s.ready);

@@ -126,7 +126,7 @@ impl Worker {
             Ok(context) => context,
             Err(error) => return self.start_failed(&name, kind, error),
         };
-        let pulled = self.instance.as_mut().and_then(|instance| instance.pulled.remove(&name));
+        let pulled = self.instance.as_mut().and_then(|instance| instance.take_pulled(&name));
         let permit = self.pull_permit(&name);
         let objects = self.objects();
         self.tell_skipped_keys(pod, start.container);

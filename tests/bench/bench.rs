@@ -75,7 +75,8 @@ struct Bench {
 
 /// The keys of the figures that a scenario brings.
 const SINGLE: [&str; 5] = ["first-healthy", "healthy", "start", "restart", "edit"];
-const STEADY: [&str; 7] = ["rss", "idle", "containerd", "wakeups", "start-cpu", "at-once", "agent-restart"];
+const STEADY: [&str; 8] =
+    ["rss", "idle", "containerd", "wakeups", "start-cpu", "at-once", "stats-cpu", "agent-restart"];
 const PROBES: [&str; 2] = ["probe-rss", "probe-cpu"];
 /// With ten probes each.
 const PROBED_PODS: usize = 50;

@@ -21,6 +21,7 @@ pub(crate) enum Kind {
     AgentRestart,
     ProbeRss,
     ProbeCpu,
+    StatsCpu,
 }
 
 /// A row of the table: a kind, and with how many pods.
@@ -39,7 +40,7 @@ struct Facts {
 }
 
 impl Kind {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 17] = [
         Self::Binary,
         Self::Rss,
         Self::IdleCpu,
@@ -56,6 +57,7 @@ impl Kind {
         Self::AgentRestart,
         Self::ProbeRss,
         Self::ProbeCpu,
+        Self::StatsCpu,
     ];
 
     /// A figure that depends on the number of pods.
@@ -91,6 +93,7 @@ impl Kind {
             Self::AgentRestart => ("agent-restart", "restarts by an agent's restart", "", 0),
             Self::ProbeRss => ("probe-rss", "RSS with ten probes a pod", "MiB", 1),
             Self::ProbeCpu => ("probe-cpu", "CPU of a core for ten probes a pod, each second", "%", 2),
+            Self::StatsCpu => ("stats-cpu", "CPU for 100 requests of /stats/summary", "s", 3),
         };
         Facts { key, title, unit, digits }
     }
@@ -156,6 +159,7 @@ impl Figure {
                 }
             }
             Kind::AgentRestart => 0.0,
+            Kind::StatsCpu => 1.0,
         })
     }
 }

@@ -159,6 +159,13 @@ impl Node {
         self.manifest(name, 0).replacen("  volumes:", &format!("{probes}{others}  volumes:"), 1)
     }
 
+    /// How many pods the stats tell of; none if there is no answer.
+    pub(crate) fn pods_in_summary(&self) -> Option<usize> {
+        let reply = self.rig.http_get(&format!("http://127.0.0.1:{READ_ONLY_PORT}/stats/summary"))?;
+        let summary: serde_json::Value = serde_json::from_str(&reply.body).ok()?;
+        summary["pods"].as_array().map(Vec::len)
+    }
+
     /// How many pods say that they are ready.
     pub(crate) fn count_ready(&self) -> usize {
         let is_ready = |pod: &serde_json::Value| {

@@ -164,7 +164,7 @@ fn readiness_follows_its_probe_and_survives_the_agent() {
     remove(&rig, "ready");
     rig.wait("it to be unready", || rig.pod("pod-node1").is_some() && !is_ready(&rig, "pod-node1"));
     assert_eq!(rig.wait_running("pod-node1", "main").id, first.id, "nobody is restarted for that");
-    let metrics = served(&rig, "/metrics").expect("metrics");
+    let metrics = served(&rig, "/metrics/probes").expect("metrics");
     let series = "prober_probe_total{container=\"main\",namespace=\"default\",pod=\"pod-node1\",pod_uid=";
     assert!(metrics.contains(series), "{metrics}");
     assert!(metrics.contains("\nrkubelet_exec_probes_limit 128\n"), "{metrics}");

@@ -109,11 +109,16 @@ fn metrics_are_prometheus_text() {
 #[test]
 fn nothing_listens_that_was_not_asked_for() {
     let rig = Rig::new();
-    let text = std::fs::read_to_string(rig.config_path()).expect("the configuration");
-    let text = text.replace(&format!("readOnlyPort: {READ_ONLY_PORT}\n"), "");
-    std::fs::write(rig.config_path(), text).expect("write the configuration");
-    let agent = rig.start_agent(&[]);
+    let flag = |name: &str, path: std::path::PathBuf| format!("--{name}={}", path.display());
+    let agent = rig.start_agent_with_flags(&[
+        &flag("root-dir", rig.root_dir()),
+        &flag("pod-manifest-path", rig.manifest_dir()),
+        &flag("socket-path", rig.socket_path()),
+        &format!("--container-runtime-endpoint={}", rig.endpoint()),
+    ]);
     agent.wait_healthy();
-    assert!(rig.http_get(&read_only("/pods")).is_none());
-    assert!(rig.http_get("http://127.0.0.1:10250/pods").is_none());
+    rig.wait("the socket", || rig.socket_path().exists());
+    let listening = rig.output("ss", &["--listening", "--tcp", "--numeric", "--no-header", "--processes"]);
+    let own: Vec<_> = listening.lines().filter(|line| line.contains("rkubelet")).collect();
+    assert!(own.len() == 1 && own[0].contains("127.0.0.1:10248"), "{listening}");
 }

@@ -10,8 +10,6 @@ use async_channel::Receiver;
 
 use super::*;
 use crate::http::spawn_tokio_thread;
-use crate::status::events::Recorder;
-use crate::status::metrics::Metrics;
 use crate::sync::sync_loop::SyncLoop;
 
 const SHORT: Duration = Duration::from_millis(200);
@@ -20,15 +18,8 @@ const LONG: Duration = Duration::from_secs(30);
 static REACTOR: LazyLock<Reactor> = LazyLock::new(|| spawn_tokio_thread().unwrap());
 
 fn healthz(inbox: Sender<Event>, deadline: Duration) -> Listening {
-    let endpoints = Endpoints {
-        own_uid: 0,
-        view: Published::default(),
-        health: ping(inbox, deadline),
-        probes: Arc::new(Vec::new),
-        events: Recorder::new("node1"),
-        metrics: Arc::new(Metrics::new("node1")),
-    };
-    listen_on_address(&REACTOR, Port::Healthz, "127.0.0.1:0".parse().unwrap(), endpoints).unwrap()
+    let endpoints = crate::server::tests::endpoints(&REACTOR, ping(inbox, deadline));
+    listen_on_address(&REACTOR, Port::Healthz, "127.0.0.1:0".parse().unwrap(), None, endpoints).unwrap()
 }
 
 /// The status code and the body.

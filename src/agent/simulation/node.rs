@@ -132,7 +132,7 @@ impl World {
             uid: pod.uid.clone(),
             name: spec.name.clone(),
             attempt: start.attempt,
-            hash: pod.container_hashes[&spec.name].clone(),
+            hash: pod.container_hash(&spec.name).unwrap_or_default().to_owned(),
             crashes: start.crashes,
             round: start.round,
             sidecar: match start.container {

@@ -82,7 +82,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     field("authorization-webhook-cache-unauthorized-ttl", "authorization.webhook.cacheUnauthorizedTTL", "how long a no is kept"),
     own("boot-id-file", String, Accepted, "files to read the boot id from (cAdvisor)"),
     own("bootstrap-kubeconfig", Path, Accepted, "kubeconfig used to obtain a client certificate"),
-    own("cert-dir", Path, Accepted, "directory of the TLS certificates"),
+    own("cert-dir", Path, Honoured, "directory of the TLS certificates"),
     field("cgroup-driver", "cgroupDriver", "cgroupfs or systemd"),
     field("cgroup-root", "cgroupRoot", "cgroup below which pods are placed"),
     field("cgroups-per-qos", "cgroupsPerQOS", "a cgroup per QoS class and per pod"),

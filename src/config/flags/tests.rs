@@ -172,12 +172,13 @@ fn refusals_name_the_flag_and_the_value() {
 
 #[test]
 fn mirrored_fields_are_set_and_flags_without_effect_listed() {
-    let flags = parse(&["--max-pods=5", "-v=3", "--port=1", "--kubeconfig=/k", "--root-dir=/r"]).unwrap();
+    let flags =
+        parse(&["--max-pods=5", "-v=3", "--event-qps=1", "--kubeconfig=/k", "--root-dir=/r"]).unwrap();
     let mut configuration = KubeletConfiguration::default();
     flags.apply_to(&mut configuration);
     assert_eq!(configuration.get("maxPods"), Some(&json!(5)));
     assert_eq!(configuration.get("logging.verbosity"), Some(&json!(3)));
-    assert_eq!(flags.without_effect(), ["--port", "--kubeconfig"]);
+    assert_eq!(flags.without_effect(), ["--event-qps", "--kubeconfig"]);
 }
 
 #[test]

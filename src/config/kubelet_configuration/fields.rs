@@ -55,10 +55,10 @@ pub(crate) static FIELDS: &[Field] = &[
     f("enableContentionProfiling", Bool, Accepted),
     f("enableControllerAttachDetach", Bool, Accepted),
     f("enableDebugFlagsHandler", Bool, Accepted),
-    f("enableDebuggingHandlers", Bool, Accepted),
+    f("enableDebuggingHandlers", Bool, Honoured),
     f("enableProfilingHandler", Bool, Accepted),
-    f("enableServer", Bool, Accepted),
-    f("enableSystemLogHandler", Bool, Accepted),
+    f("enableServer", Bool, Honoured),
+    f("enableSystemLogHandler", Bool, Honoured),
     f("enableSystemLogQuery", Bool, Accepted),
     f("enforceNodeAllocatable", Strings, Honoured),
     f("eventBurst", NATURAL, Accepted),
@@ -111,7 +111,7 @@ pub(crate) static FIELDS: &[Field] = &[
     f("podLogsDir", Path, Honoured),
     f("podPidsLimit", INT64, Honoured),
     f("podsPerCore", NATURAL, Honoured),
-    f("port", PORT, Accepted),
+    f("port", PORT, Honoured),
     f("preloadedImagesVerificationAllowlist", Strings, Accepted),
     f("protectKernelDefaults", Bool, Accepted),
     f("providerID", String, Accepted),
@@ -143,11 +143,11 @@ pub(crate) static FIELDS: &[Field] = &[
     f("systemCgroups", String, Accepted),
     f("systemReserved", StringMap, Honoured),
     f("systemReservedCgroup", String, Honoured),
-    f("tlsCertFile", Path, Accepted),
-    f("tlsCipherSuites", Strings, Accepted),
+    f("tlsCertFile", Path, Honoured),
+    f("tlsCipherSuites", Strings, Honoured),
     f("tlsCurvePreferences", Ints, Accepted),
-    f("tlsMinVersion", OneOf(TLS_VERSIONS), Accepted),
-    f("tlsPrivateKeyFile", Path, Accepted),
+    f("tlsMinVersion", OneOf(TLS_VERSIONS), Honoured),
+    f("tlsPrivateKeyFile", Path, Honoured),
     f("topologyManagerPolicy", OneOf(&["none", "best-effort", "restricted", "single-numa-node"]), Accepted),
     f("topologyManagerPolicyOptions", StringMap, Accepted),
     f("topologyManagerScope", OneOf(&["container", "pod"]), Accepted),
@@ -197,13 +197,13 @@ static AUTHENTICATION: &[Field] = &[
     f("webhook", Object(AUTHENTICATION_WEBHOOK), Accepted),
     f("x509", Object(X509), Accepted),
 ];
-static ANONYMOUS: &[Field] = &[f("enabled", Bool, Accepted)];
+static ANONYMOUS: &[Field] = &[f("enabled", Bool, Honoured)];
 static AUTHENTICATION_WEBHOOK: &[Field] =
-    &[f("cacheTTL", ANY_DURATION, Accepted), f("enabled", Bool, Accepted)];
-static X509: &[Field] = &[f("clientCAFile", Path, Accepted)];
+    &[f("cacheTTL", ANY_DURATION, Accepted), f("enabled", Bool, Honoured)];
+static X509: &[Field] = &[f("clientCAFile", Path, Honoured)];
 
 static AUTHORIZATION: &[Field] = &[
-    f("mode", OneOf(&["AlwaysAllow", "Webhook"]), Accepted),
+    f("mode", OneOf(&["AlwaysAllow", "Webhook"]), Honoured),
     f("webhook", Object(AUTHORIZATION_WEBHOOK), Accepted),
 ];
 static AUTHORIZATION_WEBHOOK: &[Field] =

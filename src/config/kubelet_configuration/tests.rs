@@ -137,7 +137,7 @@ fn only_what_was_asked_for_has_no_effect() {
                 failSwapOn: false\nevictionHard: {}\nprotectKernelDefaults: false\nproviderID: ''\npodsPerCore: 0";
     assert_eq!(
         merged(&[text]).unwrap().without_effect(),
-        ["authentication.webhook.enabled", "evictionHard", "failSwapOn", "rotateCertificates"]
+        ["evictionHard", "failSwapOn", "rotateCertificates"]
     );
 }
 

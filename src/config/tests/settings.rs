@@ -11,8 +11,11 @@ use crate::http::tls::Roots;
 use crate::http::{PlainText, Tls};
 use crate::plan::log_rotation::Policy;
 use crate::pod::cgroup_name::{CgroupDriver, CgroupRoot};
+use crate::pod::cpu_set::CpuSet;
 use crate::pod::node_allocatable::{Reservations, Threshold};
 use crate::pod::quantity::Amount;
+use crate::server::access::{AccessRules, Authorization};
+use crate::server::router::RouteRules;
 
 #[test]
 fn defaults_are_those_of_kubelet() {
@@ -46,6 +49,15 @@ fn defaults_are_those_of_kubelet() {
             healthz_port: Some(10248),
             address: "0.0.0.0".parse().unwrap(),
             read_only_port: None,
+            secure_port: None,
+            access: AccessRules {
+                own_uid: 0,
+                anonymous: false,
+                token_review: true,
+                authorization: Authorization::Webhook,
+            },
+            routes: RouteRules { debugging: true, system_logs: true },
+            configz: config.configz.clone(),
             socket_path: Some("/run/rkubelet/rkubelet.sock".into()),
             cluster_dns: vec![],
             cluster_domain: String::new(),
@@ -66,7 +78,7 @@ fn defaults_are_those_of_kubelet() {
                     disk_threshold: Some(Threshold::Part(0.1)),
                     ..Reservations::default()
                 },
-                reserved_cpus: [].into(),
+                reserved_cpus: CpuSet::default(),
                 limit_pods: true,
                 kube_cgroup: None,
                 system_cgroup: None,
@@ -261,7 +273,7 @@ fn what_is_reserved() {
         found.reservations.system,
         [("cpu".to_owned(), amount("3")), ("pid".to_owned(), amount("10"))].into()
     );
-    assert_eq!(found.reserved_cpus, [0, 2, 3].into());
+    assert_eq!(found.reserved_cpus.to_string(), "0,2-3");
     assert_eq!((found.limit_pods, found.max_pods, found.pods_per_core), (false, 20, 5));
     let found = read(
         "enforceNodeAllocatable: [kube-reserved-compressible, system-reserved]\nkubeReservedCgroup: /kube\n\

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{Checks, name};
-use crate::pod::node_allocatable::parse_cpu_list;
+use crate::pod::cpu_set::CpuSet;
 use crate::pod::quantity::Amount;
 
 const LEVELS: [&str; 6] = [
@@ -83,7 +83,7 @@ fn check_cpus(checks: &mut Checks<'_>) {
     if cpus.is_empty() {
         return;
     }
-    if parse_cpu_list(cpus).is_none() {
+    if CpuSet::parse(cpus).is_none() {
         checks.refuse(FIELD, format!("{cpus:?} is not a list of CPUs such as 0,2-3"));
     }
     for other in ["systemReservedCgroup", "kubeReservedCgroup"] {

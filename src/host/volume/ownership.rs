@@ -3,17 +3,17 @@
 //! Nothing is reached by a path that somebody in a container could turn elsewhere: every step is from an open directory, and
 //! no link is followed.
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::ffi::CStr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, chownat, fstat, openat};
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, chownat, fstat, openat};
 use rustix::io::Errno;
 
 use crate::host::files::{FileError, on};
+use crate::host::walk::{FLAGS, Visitor, walk};
 
 const SETGID: u32 = 0o2000;
-/// Deeper than any path can be.
-const MAX_DEPTH: usize = 2048;
 
 /// The mode of a file or directory whose group may use it.
 pub(super) fn group_mode(mode: u32, is_dir: bool, read_only: bool) -> u32 {
@@ -30,40 +30,56 @@ pub(super) fn apply_group(root: &Path, gid: u32, read_only: bool) -> Result<(), 
     if stat.st_gid == gid && mode == group_mode(mode, true, read_only) {
         return Ok(());
     }
-    give(&dir, gid, read_only, 0).map_err(fail)
+    let dir = openat(&dir, ".", FLAGS, Mode::empty()).map_err(fail)?;
+    walk(dir, &mut Giving { gid, read_only }).map_err(fail)
 }
 
 fn open(at: impl AsFd, name: impl rustix::path::Arg) -> rustix::io::Result<OwnedFd> {
     openat(at, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// What is inside first: a directory that is the group's says that all below it is.
-fn give(file: &OwnedFd, gid: u32, read_only: bool, depth: usize) -> rustix::io::Result<()> {
-    let stat = fstat(file)?;
-    let kind = FileType::from_raw_mode(stat.st_mode);
-    let is_dir = kind == FileType::Directory;
-    if is_dir && depth < MAX_DEPTH {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        for entry in Dir::new(openat(file, ".", flags, Mode::empty())?)? {
-            let entry = entry?;
-            let name = entry.file_name();
-            if matches!(name.to_bytes(), b"." | b"..") {
-                continue;
-            }
-            match open(file, name) {
-                // Gone meanwhile.
-                Err(Errno::NOENT) => {}
-                child => give(&child?, gid, read_only, depth + 1)?,
-            }
+/// Gives what it visits to the group. What is inside first: a directory that is the group's says that all below it is.
+struct Giving {
+    gid: u32,
+    read_only: bool,
+}
+
+impl Giving {
+    fn give(&self, file: BorrowedFd<'_>, stat: &Stat) -> rustix::io::Result<()> {
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        chownat(file, "", None, Some(Gid::from_raw(self.gid)), AtFlags::EMPTY_PATH)?;
+        if kind == FileType::Symlink {
+            return Ok(());
         }
+        let is_dir = kind == FileType::Directory;
+        let mode = Mode::from_raw_mode(group_mode(stat.st_mode & 0o7777, is_dir, self.read_only));
+        // The mode of a file that is open as a path only can be set in no other way.
+        rustix::fs::chmod(format!("/proc/self/fd/{}", file.as_raw_fd()), mode)
     }
-    chownat(file, "", None, Some(Gid::from_raw(gid)), AtFlags::EMPTY_PATH)?;
-    if kind == FileType::Symlink {
-        return Ok(());
+}
+
+impl Visitor for Giving {
+    fn entry(&mut self, dir: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<bool> {
+        let file = match open(dir, name) {
+            // Gone meanwhile.
+            Err(Errno::NOENT) => return Ok(false),
+            file => file?,
+        };
+        let stat = fstat(&file)?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+            return Ok(true);
+        }
+        self.give(file.as_fd(), &stat)?;
+        Ok(false)
     }
-    let mode = Mode::from_raw_mode(group_mode(stat.st_mode & 0o7777, is_dir, read_only));
-    // The mode of a file that is open as a path only can be set in no other way.
-    rustix::fs::chmod(format!("/proc/self/fd/{}", file.as_raw_fd()), mode)
+
+    fn enters(&self, _: &Stat) -> bool {
+        true
+    }
+
+    fn leave(&mut self, dir: BorrowedFd<'_>) -> rustix::io::Result<()> {
+        self.give(dir, &fstat(dir)?)
+    }
 }
 
 #[cfg(test)]
@@ -112,5 +128,14 @@ mod tests {
         let untouched = fs::metadata(&outside).unwrap();
         assert_eq!((untouched.mode() & 0o7777, untouched.gid()), (0o600, own.gid()));
         assert_eq!(fs::metadata(dir.path()).unwrap().mode(), own.mode());
+    }
+
+    #[test]
+    fn a_tree_may_be_as_deep_as_a_shell_can_make_it() {
+        let dir = tempfile::tempdir().unwrap();
+        crate::host::walk::testing::nest(dir.path(), 5_000, b"x");
+        apply_group(dir.path(), fs::metadata(dir.path()).unwrap().gid(), true).unwrap();
+        assert_eq!(fs::metadata(dir.path()).unwrap().mode() & SETGID, SETGID);
+        crate::host::files::remove_tree(&dir.keep()).unwrap();
     }
 }

@@ -8,7 +8,7 @@ use crate::pod::observed::Observed;
 fn pod(policy: &str) -> Arc<Pod> {
     let mut pod = pod_with("p", "u", policy, &["main"]);
     let init = pod_with("p", "u", policy, &["setup", "proxy", "last"]);
-    pod.container_hashes.extend(init.container_hashes);
+    pod.container_hashes = pod.container_hashes.into_iter().chain(init.container_hashes).collect();
     let mut init = init.spec.containers;
     init[1].restart_policy = Some("Always".into());
     pod.spec.init_containers = Some(init);

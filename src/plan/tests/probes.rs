@@ -117,7 +117,8 @@ fn a_sidecar_has_started_when_its_startup_probe_has_succeeded() {
     sidecar.restart_policy = Some("Always".into());
     sidecar.startup_probe = Some(Probe::default());
     pod.spec.init_containers = Some(vec![sidecar]);
-    pod.container_hashes.insert("proxy".into(), "hash-proxy".into());
+    pod.container_hashes =
+        [("proxy".into(), "hash-proxy".into())].into_iter().chain(pod.container_hashes).collect();
     let proxy = || Container { sidecar: Some(0), ..container("u", 0, "proxy", 0, running()) };
     let verdict = |verdict| [("u-proxy-0", Kind::Startup, verdict)];
     let waiting = plan(&pod, vec![proxy()], &verdict(None));

@@ -34,7 +34,7 @@ fn a_pod() {
     assert_eq!(pod.uid.as_str(), pod.hash.as_str());
     assert_eq!(pod.hash.as_str().len(), 32);
     assert_eq!(pod.spec.restart_policy.as_deref(), Some("Always"));
-    assert_eq!(pod.container_hashes.keys().collect::<Vec<_>>(), ["c"]);
+    assert_eq!(pod.container_hashes.iter().map(|(name, _)| name).collect::<Vec<_>>(), ["c"]);
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn fields_are_reported_by_their_path() {
             "unknown": 1,
             "containers": [
                 {"name": "a", "image": "i", "securityContext": {"privileged": true}, "resources": {"limits": {"cpu": 1, "ephemeral-storage": "1Gi"}}},
-                {"name": "b", "resources": {"limits": {"example.com/gpu": 1}}, "env": [
+                {"name": "b", "resources": {"limits": {"example.com/gpu": 1}, "claims": [{"name": "x"}]}, "env": [
                     {"name": "A", "value": "x"},
                     {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
                     {"name": "C", "valueFrom": {"fileKeyRef": {}}},
@@ -46,7 +46,7 @@ fn fields_are_reported_by_their_path() {
         },
     }));
     let refusals = [
-        "spec.containers[1].resources.limits.example.com/gpu: not supported yet",
+        "spec.containers[1].resources.claims: not supported yet",
         "spec.containers[1].volumeDevices: not supported yet",
         "spec.volumes[6].projected.sources[1].serviceAccountToken: not supported yet",
         "spec.volumes[7].csi: not supported yet",

@@ -119,17 +119,3 @@ fn how_many_pods() {
         assert_eq!(pods_capacity(max, per_core, cores).to_string(), expect);
     }
 }
-
-#[test]
-fn lists_of_cpus() {
-    for (text, expect) in [
-        ("0", Some(vec![0])),
-        ("0,2-4,3", Some(vec![0, 2, 3, 4])),
-        ("3-2", None),
-        ("", None),
-        ("a", None),
-        ("0-4294967295", None),
-    ] {
-        assert_eq!(parse_cpu_list(text).map(|set| set.into_iter().collect::<Vec<_>>()), expect, "{text}");
-    }
-}

@@ -96,6 +96,28 @@ fn who_is_killed_first() {
             json!({"containers": [{"name": "c", "resources": memory("800M")}], "initContainers": [{"name": "i"}]}),
             999,
         ),
+        // The figures of these, as of those below, are what kubelet 1.36.4 itself computes.
+        (json!({"containers": [{"name": "c", "resources": memory("123456789")}]}), 985),
+        (json!({"containers": [{"name": "c", "resources": memory("1")}]}), 999),
+        (json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}), 999),
+        (json!({"containers": [{"name": "c", "resources": memory("7999M")}]}), 3),
+        (json!({"containers": [{"name": "c", "resources": memory("9G")}]}), 3),
+        (
+            json!({"priorityClassName": "system-cluster-critical",
+                "containers": [{"name": "c", "resources": memory("800M")}]}),
+            900,
+        ),
+        (
+            json!({"containers": [{"name": "c", "resources": memory("800M")}, {"name": "d", "resources": memory("400M")}],
+                "initContainers": [{"name": "i", "restartPolicy": "Always"}]}),
+            950,
+        ),
+        (
+            json!({"containers": [{"name": "c", "resources": memory("800M")}, {"name": "d", "resources": memory("400M")}],
+                "initContainers": [{"name": "i", "restartPolicy": "Always", "resources": memory("100M")}],
+                "resources": memory("2401M")}),
+            905,
+        ),
         // What the pod requests beyond is divided.
         (
             json!({"containers": [{"name": "c", "resources": memory("800M")}, {"name": "d"}],

@@ -1,35 +1,8 @@
 //! The cgroup driver of the runtime, from its answers. Pure.
 
-use std::collections::BTreeMap;
-
-use serde::Deserialize;
-
+use super::containerd_config::ContainerdConfig;
 use super::proto::{self, RuntimeConfigResponse, StatusResponse};
 use crate::pod::cgroup_name::CgroupDriver;
-
-/// The part of containerd's configuration that tells.
-#[derive(Deserialize)]
-struct DriverConfig {
-    containerd: DriverSection,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct DriverSection {
-    default_runtime_name: String,
-    runtimes: BTreeMap<String, ContainerdRuntime>,
-}
-
-#[derive(Deserialize)]
-struct ContainerdRuntime {
-    options: Option<RuncOptions>,
-}
-
-#[derive(Deserialize)]
-struct RuncOptions {
-    #[serde(rename = "SystemdCgroup")]
-    systemd_cgroup: Option<bool>,
-}
 
 /// What the runtime says to `RuntimeConfig`; none if it does not say.
 pub(super) fn driver_told(answer: &RuntimeConfigResponse) -> Option<CgroupDriver> {
@@ -41,9 +14,7 @@ pub(super) fn driver_told(answer: &RuntimeConfigResponse) -> Option<CgroupDriver
 
 /// What the configuration says that containerd before 2.0 shows; none if there is none, or it does not say.
 pub(super) fn driver_shown(answer: &StatusResponse) -> Option<CgroupDriver> {
-    let config: DriverConfig = serde_json::from_str(answer.info.get("config")?).ok()?;
-    let runtime = config.containerd.runtimes.get(&config.containerd.default_runtime_name)?;
-    match runtime.options.as_ref()?.systemd_cgroup? {
+    match ContainerdConfig::of(answer)?.uses_systemd()? {
         true => Some(CgroupDriver::Systemd),
         false => Some(CgroupDriver::Cgroupfs),
     }

@@ -1,17 +1,19 @@
 //! The calls to the runtime: thin, each with a deadline, each observed.
 //!
 //! Invariant: every future here ends by its deadline, whatever the runtime does, and may be awaited from
-//! any executor. It must not decide: no retries, no caches; the caller observes and plans anew.
+//! any executor. It must not decide: no retries, and no caches but
+//! of the version that answers; the caller observes and plans anew.
 
 mod cgroups;
 mod events;
 mod images;
 mod stats;
+pub mod streaming;
 mod tasks;
 
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
@@ -33,6 +35,7 @@ use super::proto::{
     ReopenContainerLogRequest, RunPodSandboxRequest, StartContainerRequest, StatusRequest, StatusResponse,
     StopContainerRequest, StopPodSandboxRequest, UpdateContainerResourcesRequest,
 };
+use super::version::RuntimeVersion;
 use crate::pod::id::{ContainerId, SandboxId};
 use crate::time::within::within;
 
@@ -89,6 +92,8 @@ pub struct CriClient {
     tasks: TasksClient<Channel>,
     timeouts: Timeouts,
     observer: CallObserver,
+    /// Which runtime answers; none before it was asked, and once it was away.
+    version: Arc<Mutex<Option<RuntimeVersion>>>,
 }
 
 impl fmt::Debug for CriClient {
@@ -119,6 +124,7 @@ impl CriClient {
             image: ImageServiceClient::new(image_channel).max_decoding_message_size(MAX_ANSWER),
             timeouts,
             observer,
+            version: Arc::default(),
         })
     }
 
@@ -356,6 +362,9 @@ impl CriClient {
         });
         let answer =
             answer.map(Response::into_inner).map_err(|status| CriError::from_status(op.rpc, &status));
+        if answer.as_ref().is_err_and(|error| error.class == ErrorClass::Unavailable) {
+            *self.known_version() = None;
+        }
         (self.observer)(op.metric, start.elapsed(), answer.as_ref().err().map(|error| error.class));
         answer
     }
@@ -370,7 +379,7 @@ fn gone_is_done<A>(answer: Result<Response<A>, Status>) -> Result<Response<()>, 
 }
 
 /// A lazy channel; tonic opens the socket anew, by its path, whenever the last connection has ended.
-fn channel(endpoint: &Endpoint) -> Result<Channel, CriError> {
+pub(in crate::runtime) fn channel(endpoint: &Endpoint) -> Result<Channel, CriError> {
     let endpoint = transport::Endpoint::from_shared(endpoint.to_string()).map_err(|error| {
         CriError::from_status("Connect", &Status::new(Code::InvalidArgument, error.to_string()))
     })?;

@@ -115,6 +115,8 @@ pub struct Prepared {
     pub devices: Vec<Device>,
     /// Devices that the runtime finds by their names.
     pub cdi_devices: Vec<CdiDevice>,
+    /// Annotations for the runtime, beside those by which the agent knows the container.
+    pub annotations: BTreeMap<String, String>,
 }
 
 /// A container of a pod.
@@ -171,9 +173,9 @@ fn pod_labels(pod: &Pod) -> BTreeMap<String, String> {
 }
 
 fn container_annotations(pod: &Pod, container: &Container, prepared: &Prepared) -> BTreeMap<String, String> {
-    let mut annotations = BTreeMap::new();
+    let mut annotations = prepared.annotations.clone();
     let mut put = |key: &str, value: String| annotations.insert(key.to_owned(), value);
-    put(keys::CONTAINER_HASH, pod.container_hashes.get(&container.name).cloned().unwrap_or_default());
+    put(keys::CONTAINER_HASH, pod.container_hash(&container.name).unwrap_or_default().to_owned());
     put(keys::RESTART_COUNT, prepared.attempt.to_string());
     put(keys::TERMINATION_MESSAGE_PATH, container.termination_message_path.clone().unwrap_or_default());
     put(keys::TERMINATION_MESSAGE_POLICY, container.termination_message_policy.clone().unwrap_or_default());

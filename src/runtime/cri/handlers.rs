@@ -1,31 +1,14 @@
 //! The names of the runtime's handlers, from its answer to `Status`. Pure.
 
-use std::collections::BTreeMap;
-
-use serde::Deserialize;
-use serde::de::IgnoredAny;
-
+use super::containerd_config::ContainerdConfig;
 use super::proto::StatusResponse;
-
-/// The part of containerd's configuration that names its handlers.
-#[derive(Deserialize)]
-struct HandlersConfig {
-    containerd: HandlersSection,
-}
-
-#[derive(Deserialize)]
-struct HandlersSection {
-    runtimes: BTreeMap<String, IgnoredAny>,
-}
 
 /// The handlers by name, sorted; empty if the runtime does not tell. The default one has no name and is left out.
 pub(super) fn handlers(answer: &StatusResponse) -> Vec<String> {
     let mut names: Vec<String> = answer.runtime_handlers.iter().map(|handler| handler.name.clone()).collect();
     if names.is_empty() {
         // containerd tells them itself since 2.0; before, its configuration does.
-        let config =
-            answer.info.get("config").and_then(|text| serde_json::from_str::<HandlersConfig>(text).ok());
-        names = config.map(|config| config.containerd.runtimes.into_keys().collect()).unwrap_or_default();
+        names.extend(ContainerdConfig::of(answer).into_iter().flat_map(ContainerdConfig::into_handlers));
     }
     names.retain(|name| !name.is_empty());
     names.sort();

@@ -1,5 +1,5 @@
 //! The generated messages and clients of CRI v1 and of containerd's services of events and tasks, and of
-//! gRPC's health service.
+//! gRPC's health service; and of kubelet's interface with device plugins.
 //!
 //! Owns nothing but the generated code and what it must not do by itself: print credentials.
 //! Their meaning is in `proto/`.
@@ -27,6 +27,11 @@ pub mod task_events {
 /// gRPC's own health service, `grpc.health.v1`.
 pub mod health {
     tonic::include_proto!("grpc.health.v1");
+}
+
+/// Registration of device plugins, and what plugins serve, `v1beta1`.
+pub mod device_plugin {
+    tonic::include_proto!("v1beta1");
 }
 
 impl fmt::Debug for AuthConfig {

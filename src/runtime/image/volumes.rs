@@ -88,7 +88,7 @@ impl Images {
     /// another reason.
     async fn check_volumes(&self, container: &Container, images: &[Container]) -> Result<(), StartError> {
         const REASON: &str = "CreateContainerConfigError";
-        let version = self.cri.version().await.map_err(|error| StartError::cri(REASON, error))?;
+        let version = self.cri.version_once().await.map_err(|error| StartError::cri(REASON, error))?;
         match version.lacks(required(container, images)) {
             Some(lack) => {
                 let names = images.iter().map(|image| image.name.as_str()).collect::<Vec<_>>().join(", ");

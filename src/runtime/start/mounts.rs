@@ -151,7 +151,7 @@ impl Runtime {
             return Ok(Vec::new());
         }
         const REASON: &str = "CreateContainerConfigError";
-        let version = self.cri.version().await.map_err(|error| StartError::cri(REASON, error))?;
+        let version = self.cri.version_once().await.map_err(|error| StartError::cri(REASON, error))?;
         match version.lacks(&CDI_DEVICES) {
             Some(lack) => Err(StartError::refused(REASON, format!("{}: {lack}", names.join(", ")))),
             None => Ok(names.into_iter().map(|name| CdiDevice { name }).collect()),

@@ -5,10 +5,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use async_channel::Receiver;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 
 use super::slots::TakenSlot;
+use crate::server::request::ByteStream;
 
 /// The body of a response.
 pub(super) struct ReplyBody {
@@ -19,7 +19,7 @@ pub(super) struct ReplyBody {
 
 enum Content {
     Whole(Option<Bytes>),
-    Streamed(Pin<Box<Receiver<Bytes>>>),
+    Streamed(ByteStream),
 }
 
 impl ReplyBody {
@@ -30,9 +30,9 @@ impl ReplyBody {
     }
 
     /// Chunk by chunk.
-    pub(super) fn streamed(chunks: Receiver<Bytes>, slot: Arc<TakenSlot>) -> Self {
+    pub(super) fn streamed(chunks: ByteStream, slot: Arc<TakenSlot>) -> Self {
         slot.slot.set_streaming();
-        Self { content: Content::Streamed(Box::pin(chunks)), slot }
+        Self { content: Content::Streamed(chunks), slot }
     }
 }
 
@@ -47,7 +47,7 @@ impl Body for ReplyBody {
         match &mut self.content {
             Content::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Content::Streamed(chunks) => {
-                let next = futures_lite::Stream::poll_next(chunks.as_mut(), cx);
+                let next = chunks.as_mut().poll_next(cx);
                 next.map(|chunk| chunk.map(|bytes| Ok(Frame::data(bytes))))
             }
         }

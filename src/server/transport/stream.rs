@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Sleep, sleep};
+use tokio_rustls::server::TlsStream;
 
 use super::slots::Slot;
 
@@ -19,6 +20,8 @@ const STALL: Duration = Duration::from_secs(20);
 pub(super) enum PortStream {
     /// Plain TCP.
     Tcp(TcpStream),
+    /// TLS over TCP.
+    Tls(Box<TlsStream<TcpStream>>),
     /// The unix socket.
     Unix(UnixStream),
 }
@@ -27,6 +30,7 @@ impl AsyncRead for PortStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             PortStream::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
+            PortStream::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
             PortStream::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
         }
     }
@@ -36,6 +40,7 @@ impl AsyncWrite for PortStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             PortStream::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
+            PortStream::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
             PortStream::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
         }
     }
@@ -43,6 +48,7 @@ impl AsyncWrite for PortStream {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             PortStream::Tcp(stream) => Pin::new(stream).poll_flush(cx),
+            PortStream::Tls(stream) => Pin::new(stream).poll_flush(cx),
             PortStream::Unix(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
@@ -50,6 +56,7 @@ impl AsyncWrite for PortStream {
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             PortStream::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            PortStream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
             PortStream::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }

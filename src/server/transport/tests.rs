@@ -11,23 +11,13 @@ use super::*;
 use crate::http::spawn_tokio_thread;
 use crate::server::HealthCheck;
 use crate::server::pods::tests::reference_view;
-use crate::status::events::Recorder;
-use crate::status::metrics::Metrics;
-use crate::sync::published::Published;
 
 static REACTOR: LazyLock<Reactor> = LazyLock::new(|| spawn_tokio_thread().unwrap());
 
 fn endpoints(health: HealthCheck) -> Endpoints {
-    let view = Published::default();
-    view.update(|view| *view = reference_view());
-    Endpoints {
-        own_uid: 0,
-        view,
-        health,
-        probes: Arc::new(Vec::new),
-        events: Recorder::new("node1"),
-        metrics: Arc::new(Metrics::new("node1")),
-    }
+    let endpoints = crate::server::tests::endpoints(&REACTOR, health);
+    endpoints.view.update(|view| *view = reference_view());
+    endpoints
 }
 
 fn healthy() -> HealthCheck {
@@ -35,7 +25,7 @@ fn healthy() -> HealthCheck {
 }
 
 fn started(port: Port, health: HealthCheck) -> Listening {
-    listen_on_address(&REACTOR, port, "127.0.0.1:0".parse().unwrap(), endpoints(health)).unwrap()
+    listen_on_address(&REACTOR, port, "127.0.0.1:0".parse().unwrap(), None, endpoints(health)).unwrap()
 }
 
 fn connected(listening: &Listening) -> TcpStream {
@@ -115,7 +105,7 @@ fn a_body_is_read_away_and_does_not_hide_the_response() {
 fn a_taken_address_is_named() {
     let first = started(Port::Healthz, healthy());
     let error =
-        listen_on_address(&REACTOR, Port::Healthz, first.address(), endpoints(healthy())).unwrap_err();
+        listen_on_address(&REACTOR, Port::Healthz, first.address(), None, endpoints(healthy())).unwrap_err();
     assert!(matches!(error, ServerError::Bind { .. }));
     assert_eq!(error.to_string(), format!("cannot listen on {}", first.address()));
 }
@@ -210,9 +200,7 @@ fn the_port_closes_when_dropped() {
 fn the_socket_serves_its_own_user() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("agent.sock");
-    let own_uid = rustix::process::getuid().as_raw();
-    let endpoints = Endpoints { own_uid, ..endpoints(healthy()) };
-    let listening = listen_on_socket(&REACTOR, &path, endpoints).unwrap();
+    let listening = listen_on_socket(&REACTOR, &path, endpoints(healthy())).unwrap();
     assert_eq!(listening.name(), path.to_str().unwrap());
     let mut stream = UnixStream::connect(&path).unwrap();
     stream.write_all(request("/pods").as_bytes()).unwrap();

@@ -1,9 +1,8 @@
 //! One poll of the URL: the contents, and the signature beside them where a key is given.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hyper::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderValue};
-use smol::Timer;
 
 use super::HttpSource;
 use super::reading::{AnswerError, Contents, Validators, read};
@@ -13,6 +12,7 @@ use crate::http::{
 use crate::pod::decode::MAX_MANIFEST;
 use crate::source::key::{KeyError, read_key};
 use crate::source::signature::{EXTENSION, MAX_SIGNATURE, PublicKey, SignatureError, Trusted};
+use crate::time::clock::Clock;
 
 /// As kubelet's: the time for one request, redirects included.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -89,8 +89,8 @@ pub(super) struct Taken {
     pub(super) validators: Validators,
     /// The key that signed them.
     pub(super) signer: Option<String>,
-    /// When they were last read as a whole.
-    pub(super) read: Option<Instant>,
+    /// When they were last read as a whole, in uptime.
+    pub(super) read: Option<Duration>,
 }
 
 /// Looks, and says so if these are still the contents.
@@ -98,12 +98,13 @@ pub(super) async fn fetch(
     source: &HttpSource,
     client: &Client,
     taken: &Taken,
+    clock: &dyn Clock,
 ) -> Result<Fetched, FetchError> {
     let mut attempts = 1..;
     loop {
-        match look(source, client, taken).await {
+        match look(source, client, taken, clock.uptime()).await {
             Err(error) if error.may_be_halfway() && attempts.next() < Some(ATTEMPTS) => {
-                Timer::after(BETWEEN).await;
+                clock.sleep(BETWEEN).await;
             }
             ended => return ended,
         }
@@ -111,13 +112,18 @@ pub(super) async fn fetch(
 }
 
 /// The disk, and hashing large contents, are slow: both are done on threads of the pool.
-async fn look(source: &HttpSource, client: &Client, taken: &Taken) -> Result<Fetched, FetchError> {
+async fn look(
+    source: &HttpSource,
+    client: &Client,
+    taken: &Taken,
+    now: Duration,
+) -> Result<Fetched, FetchError> {
     // Read anew each time: it is small, and a new key counts at once.
     let key = match (source.public_key.clone(), source.trust.own_uid()) {
         (None, _) => None,
         (Some(path), own_uid) => Some(smol::unblock(move || read_key(&path, own_uid)).await?),
     };
-    let (signer, age) = (taken.signer.as_deref(), taken.read.map(|read| read.elapsed()));
+    let (signer, age) = (taken.signer.as_deref(), taken.read.map(|read| now.saturating_sub(read)));
     let key_text = key.as_ref().map(PublicKey::to_string);
     let asked = taken.validators.usable(signer, key_text.as_deref(), age.unwrap_or_default());
     let response = get(source, client, &source.url, asked.headers(), MAX_MANIFEST).await?;

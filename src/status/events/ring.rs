@@ -25,17 +25,29 @@ pub(crate) enum EventType {
     Warning,
 }
 
+/// What an event happened to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum EventSubject {
+    /// The node.
+    Node,
+    /// An instance of a pod.
+    Pod {
+        /// The pod.
+        name: PodName,
+        /// The instance.
+        uid: PodUid,
+        /// Which of its containers, and its name; none if it concerns the pod as a whole.
+        container: Option<(ContainerRef, String)>,
+    },
+}
+
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct PodEvent {
+pub(crate) struct RecordedEvent {
     /// Its type.
     pub kind: EventType,
-    /// To which pod.
-    pub pod: PodName,
-    /// To which instance of it.
-    pub uid: PodUid,
-    /// To which of its containers, and its name; none if it concerns the pod as a whole.
-    pub container: Option<(ContainerRef, String)>,
+    /// To what.
+    pub subject: EventSubject,
     /// A word of kubelet's.
     pub reason: Cow<'static, str>,
     /// A sentence.
@@ -48,7 +60,7 @@ pub(crate) struct Ring(VecDeque<RingEntry>);
 
 #[derive(Debug)]
 struct RingEntry {
-    event: PodEvent,
+    event: RecordedEvent,
     first: Timestamp,
     last: Timestamp,
     count: u32,
@@ -56,7 +68,7 @@ struct RingEntry {
 
 impl Ring {
     /// Takes in an event.
-    pub(crate) fn note(&mut self, mut event: PodEvent, now: Timestamp) {
+    pub(crate) fn note(&mut self, mut event: RecordedEvent, now: Timestamp) {
         event.message.truncate(beginning(&event.message, MAX_MESSAGE).len());
         let known = self.0.iter().position(|entry| entry.event == event);
         let entry = match known.and_then(|place| self.0.remove(place)) {
@@ -81,21 +93,32 @@ impl Ring {
 
 impl RingEntry {
     fn show(&self, node: &str) -> Shown {
-        let PodEvent { kind, pod, uid, container, reason, message } = &self.event;
+        let RecordedEvent { kind, subject, reason, message } = &self.event;
+        // Both as kubelet names them; it gives the node's name for its UID, and lists its events in this namespace.
+        let (name, listed_in, involved_object) = match subject {
+            EventSubject::Node => {
+                let (name, uid) = (node.to_owned(), node.to_owned());
+                let object = InvolvedObject { kind: "Node", name, uid, ..InvolvedObject::default() };
+                (node, "default", object)
+            }
+            EventSubject::Pod { name, uid, container } => {
+                let object = InvolvedObject {
+                    kind: "Pod",
+                    api_version: "v1",
+                    namespace: name.namespace.clone(),
+                    name: name.name.clone(),
+                    uid: uid.to_string(),
+                    field_path: container.as_ref().map(|(which, name)| field_path(*which, name)),
+                };
+                (name.name.as_str(), name.namespace.as_str(), object)
+            }
+        };
         Shown {
             metadata: Metadata {
-                // As kubelet names them.
-                name: format!("{}.{:x}", pod.name, self.first.as_nanosecond()),
-                namespace: pod.namespace.clone(),
+                name: format!("{name}.{:x}", self.first.as_nanosecond()),
+                namespace: listed_in.to_owned(),
             },
-            involved_object: InvolvedObject {
-                kind: "Pod",
-                api_version: "v1",
-                namespace: pod.namespace.clone(),
-                name: pod.name.clone(),
-                uid: uid.to_string(),
-                field_path: container.as_ref().map(|(which, name)| field_path(*which, name)),
-            },
+            involved_object,
             reason: reason.clone(),
             message: message.clone(),
             source: EventSource { component: "kubelet", host: node.to_owned() },
@@ -145,11 +168,13 @@ struct Metadata {
     namespace: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct InvolvedObject {
     kind: &'static str,
+    #[serde(skip_serializing_if = "str::is_empty")]
     api_version: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
     namespace: String,
     name: String,
     uid: String,
@@ -169,12 +194,15 @@ mod tests {
 
     use super::*;
 
-    fn event(message: &str) -> PodEvent {
-        PodEvent {
+    fn event(message: &str) -> RecordedEvent {
+        event_of(Some((ContainerRef::Main(0), "web".into())), message)
+    }
+
+    fn event_of(container: Option<(ContainerRef, String)>, message: &str) -> RecordedEvent {
+        let name = PodName { namespace: "default".into(), name: "web-node1".into() };
+        RecordedEvent {
             kind: EventType::Warning,
-            pod: PodName { namespace: "default".into(), name: "web-node1".into() },
-            uid: PodUid("uid".into()),
-            container: Some((ContainerRef::Main(0), "web".into())),
+            subject: EventSubject::Pod { name, uid: PodUid("uid".into()), container },
             reason: "Unhealthy".into(),
             message: message.into(),
         }
@@ -213,6 +241,15 @@ mod tests {
     }
 
     #[test]
+    fn an_event_of_the_node_names_the_node() {
+        let mut ring = Ring::default();
+        ring.note(RecordedEvent { subject: EventSubject::Node, ..event("m") }, at(1));
+        let item = &items(&ring)[0];
+        assert_eq!(item["metadata"], json!({"name": "node1.3b9aca00", "namespace": "default"}));
+        assert_eq!(item["involvedObject"], json!({"kind": "Node", "name": "node1", "uid": "node1"}));
+    }
+
+    #[test]
     fn the_field_is_that_of_the_container() {
         for (which, expect) in [
             (Some(ContainerRef::Main(1)), json!("spec.containers{web}")),
@@ -221,7 +258,7 @@ mod tests {
         ] {
             let mut ring = Ring::default();
             let container = which.map(|which| (which, "web".to_owned()));
-            ring.note(PodEvent { container, ..event("m") }, at(1));
+            ring.note(event_of(container, "m"), at(1));
             assert_eq!(items(&ring)[0]["involvedObject"]["fieldPath"], expect);
         }
     }

@@ -5,6 +5,8 @@
 
 use std::fmt::Write as _;
 
+use jiff::Timestamp;
+
 /// The value of the header `Content-Type`.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -47,6 +49,13 @@ impl Page {
     /// Writes one sample of a counter or gauge.
     pub(crate) fn sample(&mut self, labels: &[(&str, &str)], value: f64) {
         self.line("", labels, None, value);
+    }
+
+    /// Writes one sample that was taken earlier.
+    pub(crate) fn sample_at(&mut self, labels: &[(&str, &str)], value: f64, at: Timestamp) {
+        self.line("", labels, None, value);
+        self.text.pop();
+        let _ = writeln!(self.text, " {}", at.as_millisecond());
     }
 
     /// Writes one histogram. `buckets` are upper bounds with the count of each alone, not cumulated.
@@ -186,7 +195,12 @@ fn sample(line: &str) -> Result<(&str, Labels, &str), &'static str> {
     if !is_name(name) {
         return Err("bad name");
     }
-    Ok((name, labels, rest.strip_prefix(' ').ok_or("no value")?))
+    let value = rest.strip_prefix(' ').ok_or("no value")?;
+    match value.split_once(' ') {
+        Some((_, at)) if at.parse::<i64>().is_err() => Err("bad time"),
+        Some((value, _)) => Ok((name, labels, value)),
+        None => Ok((name, labels, value)),
+    }
 }
 
 #[cfg(test)]
@@ -200,12 +214,15 @@ mod tests {
         page.sample(&[("path", "C:\\dir\n\"x\""), ("b", "")], 2.5);
         page.family("g", FamilyKind::Gauge, "limits");
         page.sample(&[], f64::INFINITY);
+        page.family("h", FamilyKind::Gauge, "earlier");
+        page.sample_at(&[], 1.0, Timestamp::UNIX_EPOCH);
         let text = page.into_text();
         assert_eq!(
             text,
             "# HELP a_total one\\ntwo \\\\ three\n# TYPE a_total counter\n\
              a_total{path=\"C:\\\\dir\\n\\\"x\\\"\",b=\"\"} 2.5\n\
-             # HELP g limits\n# TYPE g gauge\ng +Inf\n"
+             # HELP g limits\n# TYPE g gauge\ng +Inf\n\
+             # HELP h earlier\n# TYPE h gauge\nh 1 0\n"
         );
         check(&text).unwrap();
     }
@@ -218,6 +235,7 @@ mod tests {
             ("# TYPE a gauge\na 1\n", "TYPE before HELP"),
             (&format!("{head}a 1"), "no end"),
             (&format!("{head}a one\n"), "not a number"),
+            (&format!("{head}a 1 now\n"), "bad time"),
             (&format!("{head}b 1\n"), "outside its family"),
             (&format!("{head}a{{x=\"1}} 1\n"), "unclosed label value"),
             (&format!("{head}a{{x=\"\\q\"}} 1\n"), "bad escape"),

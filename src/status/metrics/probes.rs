@@ -5,14 +5,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::durations::Durations;
 use super::exposition::{FamilyKind, Page};
 use super::{Metrics, as_f64};
 use crate::pod::{PodName, PodUid};
 use crate::probe::EXEC_WIDTH;
 use crate::probe::schedule::ProbeResult;
 
-/// The upper bounds, in seconds, of the buckets of `prober_probe_duration_seconds`: kubelet's, Prometheus' own.
-const BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 const RESULTS: [&str; 3] = ["successful", "failed", "unknown"];
 
 /// What tells the counts of one probe from those of another.
@@ -33,10 +32,7 @@ pub(crate) struct ProbeSeries {
 pub(super) struct ProbeCounts {
     /// By result, in the order of [`RESULTS`].
     results: [u64; RESULTS.len()],
-    timed: u64,
-    seconds: f64,
-    /// Per bucket, not cumulated.
-    buckets: [u64; BUCKETS.len()],
+    durations: Durations,
 }
 
 /// A command of a probe that runs; counted until it is dropped.
@@ -53,7 +49,6 @@ impl Drop for RunningExec<'_> {
 impl Metrics {
     /// Counts one run of a probe. As with kubelet, failures are not timed.
     pub(crate) fn observe_probe(&self, series: ProbeSeries, result: ProbeResult, took: Duration) {
-        let seconds = took.as_secs_f64();
         let mut counts = self.lock();
         let probe = counts.probes.entry(series).or_default();
         let place = match result {
@@ -63,11 +58,7 @@ impl Metrics {
         };
         probe.results[place] += 1;
         if result != ProbeResult::Failure {
-            probe.timed += 1;
-            probe.seconds += seconds;
-            if let Some(bucket) = BUCKETS.iter().position(|bound| seconds <= *bound) {
-                probe.buckets[bucket] += 1;
-            }
+            probe.durations.observe(took);
         }
     }
 
@@ -84,7 +75,7 @@ impl Metrics {
 }
 
 /// Writes the counts.
-pub(super) fn render(page: &mut Page, probes: &BTreeMap<ProbeSeries, ProbeCounts>, execs: u64) {
+pub(super) fn render(page: &mut Page, probes: &BTreeMap<ProbeSeries, ProbeCounts>) {
     page.family("prober_probe_total", FamilyKind::Counter, "Probes of containers by result.");
     for (series, counts) in probes {
         let counted = RESULTS.iter().zip(counts.results).filter(|(_, count)| *count > 0);
@@ -102,16 +93,19 @@ pub(super) fn render(page: &mut Page, probes: &BTreeMap<ProbeSeries, ProbeCounts
     }
     page.family("prober_probe_duration_seconds", FamilyKind::Histogram, "Duration in seconds of probes.");
     // Without the UID, as kubelet's: of a pod there is one instance at a time.
-    for (series, counts) in probes.iter().filter(|(_, counts)| counts.timed > 0) {
+    for (series, counts) in probes.iter().filter(|(_, counts)| counts.durations.total() > 0) {
         let labels = [
             ("container", series.container.as_str()),
             ("namespace", &series.pod.namespace),
             ("pod", &series.pod.name),
             ("probe_type", series.kind),
         ];
-        let buckets = BUCKETS.iter().copied().zip(counts.buckets);
-        page.histogram(&labels, buckets, counts.timed, counts.seconds);
+        counts.durations.render(page, &labels);
     }
+}
+
+/// Writes how many commands of probes run.
+pub(super) fn render_running(page: &mut Page, execs: u64) {
     page.family("rkubelet_exec_probes", FamilyKind::Gauge, "Commands of probes that run.");
     page.sample(&[], as_f64(execs));
     page.family(
@@ -126,7 +120,6 @@ pub(super) fn render(page: &mut Page, probes: &BTreeMap<ProbeSeries, ProbeCounts
 mod tests {
     use super::*;
     use crate::status::metrics::exposition;
-    use crate::status::metrics::tests::rendered;
 
     #[test]
     fn probes_are_counted_for_as_long_as_their_pod_is_there() {
@@ -147,7 +140,13 @@ mod tests {
         }
         metrics.observe_probe(series("b", "v"), ProbeResult::Failure, Duration::ZERO);
         let running = metrics.exec_probe();
-        let text = rendered(&metrics);
+        let rendered = || {
+            let mut page = Page::default();
+            metrics.render_probes(&mut page);
+            render_running(&mut page, metrics.lock().exec_probes);
+            page.into_text()
+        };
+        let text = rendered();
         exposition::check(&text).unwrap();
         let labels = |result| {
             format!(
@@ -170,7 +169,7 @@ mod tests {
         }
         drop(running);
         metrics.keep_probes(&PodName::new("default", "a"), Some(&PodUid::from("next")));
-        let text = rendered(&metrics);
+        let text = rendered();
         assert!(!text.contains("pod=\"a\"") && text.contains("pod=\"b\""), "{text}");
         assert!(text.contains("\nrkubelet_exec_probes 0\n"), "{text}");
     }

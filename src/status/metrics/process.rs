@@ -13,6 +13,9 @@ use super::exposition::{FamilyKind, Page};
 /// Ticks per second in `/proc/self/stat`: part of the kernel's ABI on every machine that we build for.
 const USER_HZ: f64 = 100.0;
 
+/// Name and help of the start of the process.
+const START: (&str, &str) = ("process_start_time_seconds", "Start of the process in seconds since 1970.");
+
 /// The process at one moment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Process {
@@ -30,6 +33,8 @@ pub(crate) struct Process {
     pub start_time_seconds: Option<f64>,
     /// Threads.
     pub threads: Option<u64>,
+    /// The most address space; absent when there is no limit.
+    pub max_virtual_bytes: Option<u64>,
 }
 
 /// Reads the process from `/proc`.
@@ -42,6 +47,7 @@ pub(crate) fn observe_process() -> Process {
         // The listing itself holds one descriptor.
         open_fds: open_fds.and_then(|count| u64::try_from(count.saturating_sub(1)).ok()),
         max_fds: getrlimit(Resource::Nofile).current,
+        max_virtual_bytes: getrlimit(Resource::As).current,
         ..parse(&status, &stat, &boot)
     }
 }
@@ -64,6 +70,7 @@ fn parse(status: &str, stat: &str, boot: &str) -> Process {
         start_time_seconds: boot_time.zip(ticks(22)).map(|(boot, since)| boot + since),
         open_fds: None,
         max_fds: None,
+        max_virtual_bytes: None,
     }
 }
 
@@ -73,6 +80,14 @@ fn field(text: &str, key: &str) -> Option<u64> {
 }
 
 impl Process {
+    /// Writes when the process was started, alone.
+    pub(crate) fn render_start(&self, page: &mut Page) {
+        if let Some(start) = self.start_time_seconds {
+            page.family(START.0, FamilyKind::Gauge, START.1);
+            page.sample(&[], start);
+        }
+    }
+
     /// Writes what is known, under Prometheus' own names.
     pub(crate) fn render(&self, page: &mut Page) {
         let count = |value: Option<u64>| value.map(as_f64);
@@ -96,18 +111,19 @@ impl Process {
                 "Resident memory in bytes.",
                 count(self.resident_bytes),
             ),
-            (
-                "process_start_time_seconds",
-                FamilyKind::Gauge,
-                "Start of the process in seconds since 1970.",
-                self.start_time_seconds,
-            ),
+            (START.0, FamilyKind::Gauge, START.1, self.start_time_seconds),
             ("process_threads", FamilyKind::Gauge, "Threads of the process.", count(self.threads)),
             (
                 "process_virtual_memory_bytes",
                 FamilyKind::Gauge,
                 "Virtual memory in bytes.",
                 count(self.virtual_bytes),
+            ),
+            (
+                "process_virtual_memory_max_bytes",
+                FamilyKind::Gauge,
+                "Most virtual memory in bytes.",
+                count(self.max_virtual_bytes),
             ),
         ] {
             if let Some(value) = value {

@@ -97,7 +97,11 @@ fn pod_status(
 }
 
 fn served(pod: &Pod, state: &PodState) -> PodStatus {
-    crate::status::pod_status::pod_status(pod, Some(state))
+    crate::status::pod_status::pod_status(
+        pod,
+        Some(state),
+        &crate::pod::device_assignment::DeviceHealth::new(),
+    )
 }
 
 /// The condition `Ready` is served as `True`.

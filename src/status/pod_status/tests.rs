@@ -57,8 +57,33 @@ fn what_a_pod_needs_at_most() {
 
 #[test]
 fn what_no_worker_has_observed_is_pending() {
-    let status = pod_status(&pod_with("p", "u", "Always", &["main"]), None);
+    let status = pod_status(&pod_with("p", "u", "Always", &["main"]), None, &DeviceHealth::new());
     assert_eq!(serde_json::to_value(status).unwrap(), json!({"phase": "Pending"}));
+}
+
+#[test]
+fn the_health_of_devices_is_shown_with_their_container() {
+    let pod = pod_with("p", "u", "Always", &["main", "other"]);
+    let devices = |list: &[(&str, bool)]| list.iter().map(|(id, ok)| ((*id).to_owned(), *ok)).collect();
+    let main = [("a.com/x".to_owned(), devices(&[("d1", true), ("d2", false)]))].into();
+    let health = DeviceHealth::from([(pod.uid.clone(), [("main".to_owned(), main)].into())]);
+    let running = |name: &str| ContainerSummary {
+        name: name.to_owned(),
+        created: None,
+        state: RunState::Running { started_at: jiff::Timestamp::UNIX_EPOCH },
+        last_termination: None,
+        restarts: 0,
+        started: true,
+        ready: true,
+    };
+    let state = PodState { containers: vec![running("main"), running("other")], ..PodState::default() };
+    let status = pod_status(&pod, Some(&state), &health);
+    let shown: Vec<_> =
+        status.container_statuses.unwrap().into_iter().map(|c| c.allocated_resources_status).collect();
+    let expect = json!([{"name": "a.com/x", "resources": [
+        {"resourceID": "d1", "health": "Healthy"}, {"resourceID": "d2", "health": "Unhealthy"},
+    ]}]);
+    assert_eq!(serde_json::to_value(shown).unwrap(), json!([expect, null]));
 }
 
 /// A pod that ran once: an init container, a sidecar and two containers, with resources and a mount.
@@ -100,7 +125,7 @@ fn the_status_of_an_old_checkpoint_is_served_as_it_was_written() {
         let old: Checkpoint = serde_json::from_str(text).unwrap();
         let status = |record: &Checkpoint| {
             let state = &record.instance.as_ref().unwrap().state;
-            serde_json::to_value(pod_status(&pod, Some(state))).unwrap()
+            serde_json::to_value(pod_status(&pod, Some(state), &DeviceHealth::new())).unwrap()
         };
         assert_eq!(status(&old), written["instance"]["status"], "{name}");
         let new: Checkpoint = serde_json::from_str(&serde_json::to_string(&old).unwrap()).unwrap();

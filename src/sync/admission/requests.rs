@@ -39,6 +39,16 @@ impl Requests {
         self.0.keys().map(String::as_str)
     }
 
+    /// Has these instead of what it had of them; true if that is another amount.
+    pub(crate) fn replace(&mut self, amounts: &BTreeMap<String, usize>) -> bool {
+        let mut changed = false;
+        for (name, amount) in amounts {
+            let amount = i64::try_from(*amount).unwrap_or(i64::MAX);
+            changed |= self.0.insert(name.clone(), amount) != Some(amount);
+        }
+        changed
+    }
+
     /// The sum of both.
     pub(crate) fn plus(mut self, other: &Self) -> Self {
         for (name, amount) in &other.0 {

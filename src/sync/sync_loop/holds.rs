@@ -1,7 +1,7 @@
 //! What only one pod can have (a UID, a port of the host): who has it keeps it until nothing of its instance is left, and
 //! whoever claims it next waits for that. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::admit::Placement;
 use super::{Command, SyncLoop};
@@ -11,21 +11,45 @@ use crate::pod::{ConfigHash, Pod, PodName, PodUid};
 use crate::sync::mux::claims::{Claim, claims, claims_of};
 
 /// The claims of the instances of one pod name that may be left on the node. A UID that the manifest fixes is that of each
-/// of its versions: the hash tells them apart.
+/// of its versions: the hash tells them apart. Lists: every pod has one entry, and a map takes twenty times the memory.
 #[derive(Debug, Default)]
-pub(super) struct Holds(BTreeMap<(PodUid, ConfigHash), BTreeSet<Claim>>);
+pub(super) struct Holds(Vec<Hold>);
+
+/// What one instance holds.
+#[derive(Debug)]
+struct Hold {
+    uid: PodUid,
+    hash: ConfigHash,
+    claims: Box<[Claim]>,
+}
 
 impl Holds {
     /// An instance is about to be made.
     pub(super) fn add(&mut self, pod: &Pod) {
-        self.0.insert((pod.uid.clone(), pod.hash.clone()), claims(pod));
+        self.remove(&pod.uid, &pod.hash);
+        self.push(Hold {
+            uid: pod.uid.clone(),
+            hash: pod.hash.clone(),
+            claims: claims(pod).into_iter().collect(),
+        });
     }
 
     /// An instance of an earlier agent may be left.
     pub(super) fn add_left(&mut self, instance: &InstanceRecord) {
-        let key = (instance.uid.clone(), instance.hash.clone());
-        let held = || claims_of(&instance.uid, instance.host_ports.iter().cloned());
-        self.0.entry(key).or_insert_with(held);
+        let (uid, hash) = (&instance.uid, &instance.hash);
+        if !self.0.iter().any(|hold| hold.uid == *uid && hold.hash == *hash) {
+            let claims = claims_of(uid, instance.host_ports.iter().cloned());
+            self.push(Hold { uid: uid.clone(), hash: hash.clone(), claims: claims.into_iter().collect() });
+        }
+    }
+
+    fn push(&mut self, hold: Hold) {
+        self.0.reserve_exact(1);
+        self.0.push(hold);
+    }
+
+    fn remove(&mut self, uid: &PodUid, hash: &ConfigHash) {
+        self.0.retain(|hold| hold.uid != *uid || hold.hash != *hash);
     }
 
     /// Only these instances are left, and the one that is wanted; true if others were there before.
@@ -35,7 +59,7 @@ impl Holds {
         wanted: Option<&Pod>,
     ) -> bool {
         let before = self.0.len();
-        self.0.retain(|(uid, hash), _| {
+        self.0.retain(|Hold { uid, hash, .. }| {
             let is_wanted = wanted.is_some_and(|pod| pod.uid == *uid && pod.hash == *hash);
             let mut same_uid = left.iter().filter(|(left, _)| left == uid);
             // One that does not tell its hash may be any.
@@ -51,12 +75,14 @@ impl Holds {
 
     /// Something may be left of another instance than this.
     pub(super) fn has_other_than(&self, pod: &Pod) -> bool {
-        self.0.keys().any(|(uid, hash)| *uid != pod.uid || *hash != pod.hash)
+        self.0.iter().any(|hold| hold.uid != pod.uid || hold.hash != pod.hash)
     }
 
     /// What a pod claims and cannot have for as long as these are held.
     fn exclude<'a>(&self, claims: &'a BTreeSet<Claim>) -> Option<&'a Claim> {
-        claims.iter().find(|claim| self.0.values().flatten().any(|held| claim.excludes(held)))
+        claims
+            .iter()
+            .find(|claim| self.0.iter().flat_map(|hold| &hold.claims).any(|held| claim.excludes(held)))
     }
 }
 

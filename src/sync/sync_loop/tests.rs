@@ -72,6 +72,7 @@ impl SyncLoop {
             pods: pods.collect(),
             verdicts: self.verdicts.clone(),
             runtime: self.runtime.clone(),
+            devices: self.devices.clone(),
             settled: self.listed.is_some() && self.config.all_settled(),
         }
     }

@@ -1,59 +1,11 @@
-//! What an instance of a pod once had it keeps, whoever removes it, and whenever.
+//! What an instance of a pod once had is on disk before anybody can forget it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use super::{VALUE, config_map, restart_container, said, secret, uid, waiting};
+use super::{VALUE, config_map, restart_container, said, secret, uid};
 use crate::rig::{NODE, Rig};
 use crate::volumes::pod;
-
-#[test]
-fn what_a_pod_has_it_keeps_when_the_object_is_gone_or_broken() {
-    let rig = Rig::new();
-    let agent = rig.start_agent(&[]);
-    rig.write_manifest("login.yaml", &secret("login", &[("password", VALUE)]));
-    rig.write_manifest("map.yaml", &config_map("map", "", &[("a", "1")]));
-    let volumes = "volumes: [{name: v, secret: {secretName: login}}, {name: m, configMap: {name: map}}]";
-    let from = "envFrom: [{secretRef: {name: login}}, {configMapRef: {name: map}}]\n\
-                volumeMounts: [{name: v, mountPath: /v}, {name: m, mountPath: /m}]";
-    rig.write_manifest(
-        "user.yaml",
-        &pod("user", "", volumes, from, "echo $password $a; cat /v/password /m/a; echo"),
-    );
-    let want = [format!("{VALUE} 1"), format!("{VALUE}1"), "done".to_owned()];
-    assert_eq!(said(&rig, "user"), want);
-    // Broken: the last good version counts, also for the next agent.
-    rig.write_manifest(
-        "map.yaml",
-        "kind: ConfigMap\napiVersion: v1\nmetadata: {name: map}\ndata: {../a: x}\n",
-    );
-    agent.wait_for_log("is not a key");
-    rig.remove_manifest("login.yaml");
-    agent.wait_for_log("manifest is gone");
-    restart_container(&rig, "user");
-    assert_eq!(said(&rig, "user"), want, "with the agent that has seen it");
-    let kept = rig.pod_dir(&uid(&rig, "user")).join("rkubelet/objects/kept.json");
-    assert_eq!(fs::metadata(&kept).unwrap().permissions().mode() & 0o777, 0o600);
-    agent.kill9();
-    let agent = rig.start_agent(&[]);
-    agent.wait_healthy();
-    rig.wait("the pod", || rig.pod(&format!("user-{NODE}")).is_some());
-    restart_container(&rig, "user");
-    assert_eq!(said(&rig, "user"), want, "with another agent");
-    // Removed while no agent runs.
-    agent.kill9();
-    rig.remove_manifest("map.yaml");
-    let agent = rig.start_agent(&[]);
-    agent.wait_for_log("manifest is gone");
-    restart_container(&rig, "user");
-    assert_eq!(said(&rig, "user"), want, "removed while no agent ran");
-    // A new instance is another matter.
-    rig.remove_manifest("user.yaml");
-    rig.wait("the pod to be gone", || rig.pod(&format!("user-{NODE}")).is_none());
-    assert!(!kept.exists());
-    rig.write_manifest("user.yaml", &pod("user", "", volumes, from, "echo $password"));
-    rig.wait("the new instance to wait", || waiting(&rig, "user").1.contains("not found"));
-}
 
 #[test]
 fn an_object_is_kept_before_anybody_forgets_it() {

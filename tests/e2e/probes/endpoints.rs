@@ -234,7 +234,7 @@ fn well_beside_hanging(
     println!("milliseconds between two runs: {gaps:?}");
     // The machine of a test may be slow for a moment.
     assert!(gaps[gaps.len() * 8 / 10 - 1] < 1100 && gaps.last() < Some(&2_500), "{gaps:?}");
-    let metrics = served(&rig, "/metrics").expect("metrics");
+    let metrics = served(&rig, "/metrics/probes").expect("metrics");
     let failed = |line: &&str| {
         line.starts_with("prober_probe_total{container=\"well\"") && !line.contains("result=\"successful\"")
     };

@@ -1,5 +1,7 @@
 //! Which runtime answers, and the stream of its events.
 
+use std::sync::{MutexGuard, PoisonError};
+
 use super::{CriClient, op};
 use crate::runtime::cri::error::CriError;
 use crate::runtime::cri::events::{ExitFeed, RuntimeExits};
@@ -19,7 +21,26 @@ impl CriClient {
                 client.version(r).await
             })
             .await?;
-        Ok(RuntimeVersion { name: answer.runtime_name, version: answer.runtime_version })
+        let version = RuntimeVersion { name: answer.runtime_name, version: answer.runtime_version };
+        *self.known_version() = Some(version.clone());
+        Ok(version)
+    }
+
+    /// The same, asked once for as long as the runtime answers: another may come back than went.
+    ///
+    /// # Errors
+    /// When it is not known, and the runtime does not answer.
+    pub async fn version_once(&self) -> Result<RuntimeVersion, CriError> {
+        let known = self.known_version().clone();
+        match known {
+            Some(known) => Ok(known),
+            None => self.version().await,
+        }
+    }
+
+    /// Which runtime answers, if that is known.
+    pub(super) fn known_version(&self) -> MutexGuard<'_, Option<RuntimeVersion>> {
+        self.version.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Subscribes to the ends of containers. Errors, a dead socket included, come from [`RuntimeExits::next`].

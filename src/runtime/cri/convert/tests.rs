@@ -107,6 +107,7 @@ fn our_container(pod: &Pod, name: &str, attempt: u32, crashes: u32) -> Value {
         env,
         devices: Vec::new(),
         cdi_devices: Vec::new(),
+        annotations: BTreeMap::new(),
     };
     let mut config = container_config(pod, container, prepared);
     add_container_resources(&mut config, pod, container, &resources::recording_node());

@@ -174,3 +174,44 @@ fn a_successor_remembers_who_was_preempted() {
     assert_eq!(told(state.handle(gone(&state, &critical))), ["a stop", "z dismissed"]);
     assert_eq!(told(state.handle(gone(&state, &low))), ["a run"]);
 }
+
+#[test]
+fn a_pod_waits_for_the_plugin_of_its_devices() {
+    use crate::sync::message::DeviceChange;
+    const GPU: &str = "example.com/gpu";
+    let devices = |count: Option<usize>, pods: &[&Arc<Pod>]| {
+        Event::Devices(DeviceChange {
+            allocatable: count.map(|count| (GPU.to_owned(), count)).into_iter().collect(),
+            health: Arc::default(),
+            pods: pods.iter().map(|pod| pod.uid.clone()).collect(),
+        })
+    };
+    let needy = |name: &str, count: &str| {
+        let mut pod = Pod::clone(&sized(name, 1, 0));
+        let amounts = serde_json::json!({"requests": {GPU: count}, "limits": {GPU: count}});
+        pod.spec.containers[0].resources = Some(serde_json::from_value(amounts).unwrap());
+        Arc::new(pod)
+    };
+    let (a, b, plain) = (needy("a", "2"), needy("b", "1"), sized("c", 1, 0));
+    let mut state = limited(100);
+    assert_eq!(told(state.handle(config(&[&a, &b, &plain], true))), [""; 0]);
+    assert_eq!(
+        told(state.handle(listed(&[]))),
+        ["a OutOfexample.com/gpu", "b OutOfexample.com/gpu", "c run"]
+    );
+    // No plugin has registered; one registers, with too little, then with enough for one of them.
+    assert_eq!(told(state.handle(devices(None, &[]))), [""; 0]);
+    assert_eq!(told(state.handle(devices(Some(0), &[]))), [""; 0]);
+    assert_eq!(told(state.handle(devices(Some(1), &[]))), ["a OutOfexample.com/gpu", "b run"]);
+    assert_eq!(
+        told(state.handle(devices(Some(2), &[]))),
+        ["a OutOfexample.com/gpu"],
+        "it says how many there are"
+    );
+    assert_eq!(told(state.handle(devices(Some(2), &[]))), [""; 0]);
+    state.handle(report(&state, &b, Phase::Running, None));
+    // Who has its place keeps it when the plugin goes; a change of health wakes those that it is about.
+    assert_eq!(told(state.handle(devices(Some(0), &[]))), ["a OutOfexample.com/gpu"]);
+    assert_eq!(told(state.handle(devices(Some(0), &[&b]))), ["b run"]);
+    assert_eq!(told(state.handle(devices(Some(3), &[]))), ["a run"]);
+}
