@@ -25,6 +25,9 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use serde_json::Value;
+
+use crate::pod::PodName;
 use crate::probe::schedule::ProbeReport;
 use crate::status::events::Recorder;
 use crate::status::metrics::Metrics;
@@ -42,6 +45,13 @@ pub(crate) type HealthCheck = Arc<dyn Fn() -> Health + Send + Sync>;
 /// Reads what is known of every probe.
 pub(crate) type ProbeReports = Arc<dyn Fn() -> Vec<ProbeReport> + Send + Sync>;
 
+/// Asks for a pod's instance to be replaced; the answer is whether there is one.
+pub(crate) type RestartPod = Arc<dyn Fn(PodName) -> Pin<Box<dyn Future<Output = bool> + Send>> + Send + Sync>;
+
+/// The images of the runtime, as a list of JSON.
+pub(crate) type ImageList =
+    Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Value, String>> + Send>> + Send + Sync>;
+
 /// What the ports serve. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Endpoints {
@@ -53,6 +63,10 @@ pub(crate) struct Endpoints {
     pub health: HealthCheck,
     /// Asked by `/probes`.
     pub probes: ProbeReports,
+    /// Asked by `/restart`.
+    pub restart: RestartPod,
+    /// Asked by `/images`.
+    pub images: ImageList,
     /// What `/events` lists.
     pub events: Recorder,
     /// What `/metrics` counts.

@@ -76,6 +76,7 @@ fn other_value(path: &str) -> &'static str {
         "crashLoopBackOff.maxContainerRestartPeriod" => "7s",
         "fileCheckFrequency" | "httpCheckFrequency" | "syncFrequency" | "runtimeRequestTimeout" => "7s",
         "healthzPort" | "readOnlyPort" | "maxPods" | "maxParallelImagePulls" | "logging.verbosity" => "7",
+        "logging.format" => "json",
         "serializeImagePulls" => "false",
         "podLogsDir" | "resolvConf" | "staticPodPath" => "/other",
         "staticPodURL" => "https://host/pods",

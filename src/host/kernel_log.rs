@@ -10,6 +10,8 @@ use rustix::fs::OFlags;
 use smol::Async;
 use tracing::{info, warn};
 
+use crate::status::events::{EventType, Recorder};
+
 const KERNEL_LOG: &str = "/dev/kmsg";
 /// kubelet's reason.
 const SYSTEM_OOM: &str = "SystemOOM";
@@ -17,12 +19,15 @@ const SYSTEM_OOM: &str = "SystemOOM";
 const MAX_RECORD: usize = 8192;
 
 /// Tells of every process that the kernel kills because the node is out of memory, for as long as the agent runs.
-pub(crate) async fn run_kernel_log() {
+pub(crate) async fn run_kernel_log(events: Recorder) {
     let told = async {
         let log = KernelLog::open()?;
         loop {
             let OomVictim { process, pid } = log.next_victim().await?;
             warn!(reason = SYSTEM_OOM, process, pid, "System OOM encountered: the node has no memory left");
+            // kubelet's sentence.
+            let message = format!("System OOM encountered, victim process: {process}, pid: {pid}");
+            events.note_node(EventType::Warning, SYSTEM_OOM, &message);
         }
     };
     let end: io::Result<Infallible> = told.await;

@@ -47,6 +47,16 @@ impl Endpoints {
                     |own: &Self| metrics_page::render(&own.view.load(), &own.metrics, &observe_process());
                 self.page(move |own| Response::page(exposition::CONTENT_TYPE, render(own))).await
             }
+            Action::Images => match (self.images)().await {
+                Ok(list) => Response::json("the images", serde_json::to_vec(&list)).into(),
+                Err(error) => {
+                    Response::text(503, format!("the runtime does not list its images: {error}\n")).into()
+                }
+            },
+            Action::Restart(pod) => match (self.restart)(pod.clone()).await {
+                true => Response::text(200, format!("{pod} is being replaced\n")).into(),
+                false => Response::text(404, format!("no pod {pod} is wanted\n")).into(),
+            },
         }
     }
 

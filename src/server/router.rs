@@ -6,6 +6,7 @@
 
 use super::health::HealthQuestion;
 use super::request::{Method, Port, Request, Response};
+use crate::pod::PodName;
 
 /// What is to be done for a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +23,10 @@ pub(crate) enum Action {
     Events,
     /// Show the counters.
     Metrics,
+    /// List the images of the runtime.
+    Images,
+    /// Replace the instance of a pod.
+    Restart(PodName),
 }
 
 /// One line of the table.
@@ -44,6 +49,9 @@ struct Call<'a> {
 const EVERY: &[Port] = &[Port::Healthz, Port::ReadOnly, Port::Socket];
 /// Kubelet's smaller set, which its port without authentication has too.
 const READING: &[Port] = &[Port::ReadOnly, Port::Socket];
+
+/// What only the operator's commands need.
+const SOCKET: &[Port] = &[Port::Socket];
 
 const GET: &str = "GET, HEAD";
 
@@ -69,6 +77,14 @@ static ROUTES: &[ServedPath] = &[
     get("/probes", READING, |_| Ok(Action::Probes)),
     get("/events", READING, |_| Ok(Action::Events)),
     get("/metrics", READING, |_| Ok(Action::Metrics)),
+    get("/images", SOCKET, |_| Ok(Action::Images)),
+    ServedPath { path: "/restart", ports: SOCKET, methods: "POST", action: |call| {
+        let part = |name| call.request.parameter(name).filter(|part| !part.is_empty());
+        match (part("namespace"), part("pod")) {
+            (Some(namespace), Some(pod)) => Ok(Action::Restart(PodName::new(namespace, pod))),
+            _ => Err(Response::text(400, "namespace and pod must be given\n")),
+        }
+    } },
 ];
 
 /// What is to be done for the request, or the response of one for which nothing can be done.
@@ -133,6 +149,10 @@ mod tests {
             (Other, "/events", 404, 405, 405),
             (Get, "/metrics", 404, 200, 200),
             (Other, "/metrics", 404, 405, 405),
+            (Get, "/images", 404, 404, 200),
+            (Get, "/restart?namespace=a&pod=b", 404, 404, 405),
+            (Post, "/restart?namespace=a&pod=b", 404, 404, 200),
+            (Post, "/restart?namespace=a&pod=", 404, 404, 400),
             (Get, "/", 404, 404, 404),
             (Get, "", 404, 404, 404),
             (Get, "//pods", 404, 404, 404),

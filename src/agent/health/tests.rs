@@ -25,6 +25,9 @@ fn healthz(inbox: Sender<Event>, deadline: Duration) -> Listening {
         view: Published::default(),
         health: ping(inbox, deadline),
         probes: Arc::new(Vec::new),
+
+        restart: Arc::new(|_| Box::pin(async { false })),
+        images: Arc::new(|| Box::pin(async { Err("none".to_owned()) })),
         events: Recorder::new("node1"),
         metrics: Arc::new(Metrics::new("node1")),
     };
