@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::{env, fs, io};
 
-use rkubelet::testing::{FlagRow, flag_rows};
+use rkubelet::testing::{COMMANDS, COMMON, FlagRow, OptionRow, flag_rows};
 
 fn main() -> io::Result<()> {
     let dir = env::args_os().nth(1).ok_or_else(|| io::Error::other("usage: pages DIRECTORY"))?;
@@ -23,6 +23,9 @@ rkubelet \- a Kubernetes node agent for static pods
 .br
 .B rkubelet check
 .RI [ flags ] " FILE" ...
+.br
+.B rkubelet
+.IR COMMAND " [" options "] " ...
 .SH DESCRIPTION
 .B rkubelet
 reads Pod manifests from a directory and from a URL, makes the pods run on a container runtime through CRI, and keeps
@@ -93,7 +96,29 @@ fn man_page() -> String {
                 writeln!(page, ".TP\n{short}\\fB\\-\\-{}\\fR{value}\n{}", roff(flag.name), roff(flag.help));
         }
     }
+    page.push_str(".SH COMMANDS\nThey ask the running agent, as root, on its socket.\n");
+    for row in COMMANDS {
+        let _ = writeln!(page, ".SS rkubelet {} {}\n{}.", row.name, roff(row.arguments), roff(row.summary));
+        for option in row.options {
+            let _ = writeln!(page, ".TP\n{}\n{}", option_heading(option), roff(option.help));
+        }
+        for (line, what) in row.examples {
+            let _ = writeln!(page, ".TP\n.B {}\n{}", roff(line), roff(what));
+        }
+        let _ = writeln!(page, ".PP\nExit codes: {}.", roff(row.exit));
+    }
+    page.push_str(".SS Options of all commands\n");
+    for option in COMMON {
+        let _ = writeln!(page, ".TP\n{}\n{}", option_heading(option), roff(option.help));
+    }
     page + TAIL
+}
+
+fn option_heading(option: &OptionRow) -> String {
+    let short = option.short.map(|letter| format!("\\fB\\-{letter}\\fR, ")).unwrap_or_default();
+    let value =
+        if option.value.is_empty() { String::new() } else { format!(" \\fI{}\\fR", roff(option.value)) };
+    format!("{short}\\fB\\-\\-{}\\fR{value}", roff(option.long))
 }
 
 /// A text as roff takes it: a dash as a dash, and no request at the beginning of a line.
@@ -110,6 +135,25 @@ fn bash_completion() -> String {
         .replace("{files}", &names(|flag| matches!(flag.value, "path" | "socket")).replace("\n    ", "|"))
         .replace("{valued}", &names(|flag| !flag.value.is_empty()).replace("\n    ", "|"))
         .replace("{flags}", &names(|_| true))
+        .replace("{names}", &COMMANDS.iter().map(|row| row.name).collect::<Vec<_>>().join(" "))
+        .replace("{options}", &command_options())
+}
+
+/// A line of shell for each command: its options, and what its words may be.
+fn command_options() -> String {
+    let mut lines = String::new();
+    for row in COMMANDS {
+        let options = row.options.iter().chain(COMMON).map(|option| format!("--{}", option.long));
+        let words = match row.name {
+            "get" => "pods events sources images",
+            "diff" => "@file",
+            "top" | "config" => "",
+            _ => "@pod",
+        };
+        let options = options.collect::<Vec<_>>().join(" ");
+        let _ = writeln!(lines, "    {}) options='{options}' words='{words}' ;;", row.name);
+    }
+    lines.trim_end().to_owned()
 }
 
 const COMPLETION: &str = r#"# bash completion of rkubelet. Generated from the table of flags.
@@ -128,6 +172,22 @@ _rkubelet() {
     fi
     return
   fi
+  local options= words=
+  case ${COMP_WORDS[1]} in
+{options}
+  esac
+  if [[ -n $options ]]; then
+    if [[ $current == -* ]]; then
+      mapfile -t COMPREPLY < <(compgen -W "$options" -- "$current")
+    elif [[ $words == @file ]]; then
+      mapfile -t COMPREPLY < <(compgen -f -- "$current")
+    elif [[ $words == @pod ]]; then
+      mapfile -t COMPREPLY < <(compgen -W "$(rkubelet get pods -o name 2>/dev/null | cut -d/ -f2)" -- "$current")
+    else
+      mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
+    fi
+    return
+  fi
   case $previous in
     {files}) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
     {valued}) return ;;
@@ -135,7 +195,7 @@ _rkubelet() {
   if [[ $current == -* ]]; then
     mapfile -t COMPREPLY < <(compgen -W "$_rkubelet_flags" -- "$current")
   elif [[ $COMP_CWORD -eq 1 ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "check" -- "$current")
+    mapfile -t COMPREPLY < <(compgen -W "check {names}" -- "$current")
   fi
 }
 

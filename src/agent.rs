@@ -19,6 +19,7 @@ use tracing::{info, warn};
 use crate::config::Config;
 use crate::host::clock::SystemClock;
 use crate::host::cpu_manager::CpuError;
+use crate::host::event_log::{EventLog, run_event_log};
 use crate::host::inotify::Inotify;
 use crate::host::kernel_log::run_kernel_log;
 use crate::host::lock::{Lock, LockError, lock_root_dir, lock_runtime};
@@ -35,7 +36,7 @@ use crate::runtime::pleg::run_pleg;
 use crate::runtime::storage_limits::run_storage_limits;
 use crate::server::remove_socket;
 use crate::status::Telemetry;
-use crate::status::events::Recorder;
+use crate::status::events::{EventType, Recorder};
 use crate::status::metrics::Metrics;
 use crate::sync::handles::Handles;
 use crate::sync::published::Published;
@@ -96,6 +97,9 @@ pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
         telemetry,
     };
     let view = Published::default();
+    let recorder = handles.telemetry.events.clone();
+    let event_log = Arc::new(EventLog::open(&config.root_dir, config.event_log_size, &recorder));
+    recorder.note_node(EventType::Normal, "Starting", "Starting kubelet.");
 
     let parts = build::runtime(config, &reactor, &client, &handles.telemetry)?;
     let limits = build::node_limits(config, &parts.allocatable, parts.node.security.clone());
@@ -126,6 +130,7 @@ pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
     }
     handles.spawn(run_cpu_assignment(runtime.clone(), view.clone()));
     handles.spawn(run_device_plugins(devices, view.clone(), handles.clone()));
+    handles.spawn(run_event_log(event_log.clone(), recorder.clone(), handles.clock.clone()));
     handles.spawn(run_kernel_log(handles.telemetry.events.clone()));
     if let Some(inotify) = inotify {
         handles.spawn(run_file_watch(runtime.clone(), inotify, view.clone(), handles.clone()));
@@ -155,6 +160,7 @@ pub(crate) fn run(config: &Config) -> Result<(), AgentError> {
     info!(node = config.node_name, version = env!("CARGO_PKG_VERSION"), "rkubelet is running");
     smol::block_on(handles.executor.run(future::or(turning, wait_for_end(signals, runtime))));
     health::notify_stopping(notifier.as_ref());
+    event_log.save(&recorder);
     if let Some(path) = &config.socket_path {
         remove_socket(path);
     }

@@ -17,6 +17,7 @@ mod kind;
 mod kubelet_configuration;
 mod node_name;
 mod node_resources;
+pub(crate) mod origin;
 mod resolve;
 mod text;
 mod validate;
@@ -30,7 +31,7 @@ use serde_json::Value;
 pub(crate) use self::error::ConfigError;
 pub use self::flags::help::{FlagRow, flag_rows};
 pub(crate) use self::node_resources::{Enforced, NodeResourceSettings, ReservedCgroup};
-pub(crate) use self::resolve::Config;
+pub(crate) use self::resolve::{Config, LogFormat};
 
 use self::files::{hostname, list_drop_ins, list_provider_configs, missing_files, read_text};
 use self::flags::Flags;

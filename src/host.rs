@@ -10,6 +10,7 @@ pub(crate) mod cpu_manager;
 pub(crate) mod device_manager;
 pub(crate) mod dirs;
 pub(crate) mod disk_usage;
+pub(crate) mod event_log;
 pub(crate) mod file_state;
 pub(crate) mod files;
 pub(crate) mod inotify;

@@ -38,6 +38,7 @@
 //! | CPUs of their own | `runtime::cpus`, where the policy is `static` | changes of the published view | nobody |
 //! | log rotation | `runtime::log_rotation` | first writes to logs, changes of the published view, and a timer after either | nobody |
 //! | kernel log | `host::kernel_log` | records of `/dev/kmsg` | nobody; it records events |
+//! | events on disk | `host::event_log` | what is recorded, and a timer after it | nobody |
 //! | storage limits | `runtime::storage_limits` | changes of the published view; a timer while a pod with such a limit runs | the sync loop |
 //! | watched files | `runtime::file_watch` | changes of directories and of the published view | the sync loop; containers, by signals |
 //! | watchdog, status line | `agent::health` | a timer; changes of the published view | systemd |
@@ -69,7 +70,7 @@
 //! | room | what it owns |
 //! |---|---|
 //! | `agent` | the list of tasks, start and stop; the simulation of the whole agent |
-//! | `cli` | the process, its log, and the operator's commands: `check` comes to the agent's verdicts without an agent |
+//! | `cli` | the process, its log, and the operator's commands: `check` comes to the agent's verdicts without an agent, the others are clients of its socket |
 //! | `config` | flags, KubeletConfiguration and drop-ins become one validated `Config` |
 //! | `server` | who may ask, the router, its handlers and transports, what systemd is told |
 //! | `worker` | one pod name: the instance, its jobs, its checkpoint; the prober |
@@ -109,6 +110,9 @@
 //! | What is known of a pod? | `pod::state`, computed by `status::pod_state` |
 //! | What is served of a pod? | `status::pod_status` |
 //! | What do pods and the node use? | `status::stats`, from what `host::usage` and the runtime tell; asked by `runtime::stats`, when somebody asks |
+//! | Which change of a pod is an event? | `status::events::changes`; how events are counted and kept: `status::events::ring`, `status::events::journal` |
+//! | Why is a pod as it is? | `cli::why`; which pods an edit restarts: `cli::diff` |
+//! | Where does a setting come from? | `config::origin` |
 //! | Who may ask the agent's ports, and which path is what? | `server::access`, `server::router`; carried out by `server::handlers` |
 //! | Which rights has a container? | `pod::security`, sent by `runtime::cri::convert`; what the node lacks: `runtime::security` |
 //! | Which ConfigMaps and Secrets has a pod, and what does it lack? | `pod::object`; who has them: `sync::mux`; what an instance keeps: `worker::objects` |
@@ -202,6 +206,7 @@ pub use cli::main;
 /// What the tests, the benchmark and the fuzz targets beside this crate use of it.
 #[doc(hidden)]
 pub mod testing {
+    pub use crate::cli::command::{COMMANDS, COMMON, CommandRow, OptionRow};
     pub use crate::config::{FlagRow, check_command_line, flag_rows};
     pub use crate::http::reactor::spawn_tokio_thread;
     pub use crate::pod::decode::list::decode_list;

@@ -32,7 +32,10 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use crate::host::Dirs;
+use crate::pod::PodName;
 use crate::probe::schedule::ProbeReport;
 use crate::runtime::cri::CriClient;
 use crate::runtime::stats::StatsReader;
@@ -53,6 +56,13 @@ pub(crate) type HealthCheck = Arc<dyn Fn() -> Health + Send + Sync>;
 /// Reads what is known of every probe.
 pub(crate) type ProbeReports = Arc<dyn Fn() -> Vec<ProbeReport> + Send + Sync>;
 
+/// Asks for a pod's instance to be replaced; the answer is whether there is one.
+pub(crate) type RestartPod = Arc<dyn Fn(PodName) -> Pin<Box<dyn Future<Output = bool> + Send>> + Send + Sync>;
+
+/// The images of the runtime, as a list of JSON.
+pub(crate) type ImageList =
+    Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Value, String>> + Send>> + Send + Sync>;
+
 /// What the ports serve. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Endpoints {
@@ -72,6 +82,10 @@ pub(crate) struct Endpoints {
     pub health: HealthCheck,
     /// Asked by `/probes`.
     pub probes: ProbeReports,
+    /// Asked by `/restart`.
+    pub restart: RestartPod,
+    /// Asked by `/images`.
+    pub images: ImageList,
     /// What `/events` lists.
     pub events: Recorder,
     /// What `/metrics` counts.
@@ -112,6 +126,8 @@ pub(crate) mod tests {
             view: Published::default(),
             health,
             probes: Arc::new(Vec::new),
+            restart: Arc::new(|_| Box::pin(async { false })),
+            images: Arc::new(|| Box::pin(async { Err("none".to_owned()) })),
             events: Recorder::new("node1"),
             metrics: Arc::new(Metrics::new("node1")),
             figures: Arc::new(NodeFigures::default),

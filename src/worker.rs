@@ -205,6 +205,7 @@ impl Worker {
             tell_end(&self.context.handles.telemetry, &self.name, pod, container);
         }
         self.apply_objects(desired, &observed).await;
+        self.replace_as_told(desired, &observed);
         let lacks = self.lacks();
         let gate = self.judge_gate(desired, &observed, uptime);
         let pod = self.instance.as_ref().map(|instance| instance.pod.clone());

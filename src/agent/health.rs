@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use async_channel::Sender;
 use futures_lite::future;
+use serde_json::json;
 use smol::Timer;
 use tracing::{info, warn};
 
@@ -24,8 +25,8 @@ use crate::server::status_line::status_line;
 use crate::server::systemd::{Notifier, watchdog_interval};
 use crate::server::tls::{ServerTls, ServerTlsError, TlsSettings};
 use crate::server::{
-    Endpoints, HealthCheck, Listening, NodeFigures, Port, ProbeReports, ServerError, listen_on_address,
-    listen_on_socket,
+    Endpoints, HealthCheck, ImageList, Listening, NodeFigures, Port, ProbeReports, RestartPod, ServerError,
+    listen_on_address, listen_on_socket,
 };
 use crate::sync::handles::Handles;
 use crate::sync::message::Event;
@@ -58,10 +59,12 @@ pub(super) fn spawn_ports(
         routes: config.routes,
         configz: config.configz.clone(),
         dirs,
-        cri,
+        cri: cri.clone(),
         view: view.clone(),
         health: ping(handles.inbox.clone(), PING_DEADLINE),
         probes,
+        restart: restart(handles.inbox.clone()),
+        images: images(cri),
         events: handles.telemetry.events.clone(),
         metrics: handles.telemetry.metrics.clone(),
         figures: figures(runtime, handles.inbox.clone()),
@@ -138,6 +141,33 @@ pub(super) fn ping(inbox: Sender<Event>, deadline: Duration) -> HealthCheck {
                 Some(answered) => answered.map_err(|_| "the sync loop has ended".to_owned()),
                 None => Err(format!("the sync loop has not turned for {deadline:?}")),
             }
+        })
+    })
+}
+
+/// Asks the loop to have a pod's instance replaced.
+fn restart(inbox: Sender<Event>) -> RestartPod {
+    Arc::new(move |pod| {
+        let (reply, answer) = async_channel::bounded(1);
+        let asked = inbox.try_send(Event::RestartPod(pod, reply));
+        Box::pin(async move {
+            asked.is_ok() && within(PING_DEADLINE, answer.recv()).await.is_some_and(|told| told == Ok(true))
+        })
+    })
+}
+
+/// Asks the runtime for its images.
+fn images(cri: CriClient) -> ImageList {
+    Arc::new(move || {
+        let cri = cri.clone();
+        Box::pin(async move {
+            let images = cri.list_images().await.map_err(|error| chain(&error))?;
+            let items = images.into_iter().map(|image| {
+                json!({"id": image.id, "names": image.repo_tags, "digests": image.repo_digests, "size": image.size, "pinned": image.pinned})
+            });
+            Ok(
+                json!({"kind": "ImageList", "apiVersion": "rkubelet.dev/v1", "items": items.collect::<Vec<_>>()}),
+            )
         })
     })
 }

@@ -3,7 +3,7 @@
 //! It decodes with the agent's own functions, so the two cannot disagree. It reads only the files that it is given, and
 //! changes nothing.
 
-mod input;
+pub(super) mod input;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

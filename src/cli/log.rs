@@ -4,6 +4,8 @@
 //! reaches a terminal as a control sequence: it is escaped here, where every line passes. journald gets each line's
 //! priority, and neither time nor level in its text: it keeps both itself.
 
+mod json;
+
 use std::io::{self, Write};
 
 use tracing::{Level, Metadata};
@@ -12,14 +14,16 @@ use tracing_subscriber::fmt::{MakeWriter, layer};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+use self::json::JsonLines;
 use super::journal::{LogPriority, stderr_is_journal};
+use crate::config::LogFormat;
 use crate::text::excerpt::one_line;
 
 /// The most bytes of one line: what events quote is cut before, so only a fault is longer.
 const MAX_LINE: usize = 64 << 10;
 
 /// Begins to log to stderr, with klog's levels: 4 and more is for developers.
-pub(super) fn start_logging(verbosity: u32) {
+pub(super) fn start_logging(verbosity: u32, format: LogFormat) {
     let level = match verbosity {
         0..=3 => Level::INFO,
         4..=5 => Level::DEBUG,
@@ -31,7 +35,9 @@ pub(super) fn start_logging(verbosity: u32) {
     // A log that cannot be written (a full disk, a closed pipe) must not stop the agent.
     let lines = layer().with_writer(Lines { journal }).with_target(false).log_internal_errors(false);
     let registry = tracing_subscriber::registry();
-    if journal {
+    if format == LogFormat::Json {
+        registry.with(lines.event_format(JsonLines)).with(ours).init();
+    } else if journal {
         registry.with(lines.without_time().with_level(false)).with(ours).init();
     } else {
         registry.with(lines).with(ours).init();

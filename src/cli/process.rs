@@ -33,7 +33,7 @@ pub fn main() -> ExitCode {
         }
     };
     abort_on_panic();
-    start_logging(config.verbosity);
+    start_logging(config.verbosity, config.log_format);
     for warning in &config.warnings {
         warn!("{warning}");
     }

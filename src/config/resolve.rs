@@ -125,6 +125,10 @@ pub(crate) struct Config {
     pub seccomp_default: bool,
     /// The log's verbosity, as klog counts it.
     pub verbosity: u32,
+    /// The log's format.
+    pub log_format: LogFormat,
+    /// The most bytes that events take on disk (`--event-log-size`).
+    pub event_log_size: usize,
     /// Whether a manifest with a field that would be ignored is refused.
     pub strict_manifests: bool,
     /// Whether ConfigMaps and Secrets, and pods that refer to them, are refused.
@@ -279,6 +283,15 @@ impl Config {
             allowed_unsafe_sysctls: settings.texts("allowedUnsafeSysctls"),
             seccomp_default: settings.bool("seccompDefault").unwrap_or(false),
             verbosity: settings.int("logging.verbosity").unwrap_or(0),
+            log_format: match settings.text("logging.format") {
+                Some("json") => LogFormat::Json,
+                _ => LogFormat::Text,
+            },
+            event_log_size: flags
+                .text("event-log-size")
+                .and_then(|text| Amount::parse(text).ok())
+                .and_then(|size| usize::try_from(size.value()).ok())
+                .unwrap_or(1 << 20),
             strict_manifests: flags.is_set("strict-manifests"),
             kubelet_strict_static_pods: flags.is_set("kubelet-strict-static-pods"),
             signed_files_key: manifest_public_key.clone().filter(|_| require_signed_files),
@@ -287,6 +300,15 @@ impl Config {
             warnings,
         })
     }
+}
+
+/// How lines of the log are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    /// For people and for journald.
+    Text,
+    /// An object of JSON each, as kubelet writes them.
+    Json,
 }
 
 /// Settings of cgroups and resources.

@@ -88,6 +88,7 @@ fn other_value(path: &str) -> &'static str {
         | "maxPods"
         | "maxParallelImagePulls"
         | "logging.verbosity" => "7",
+        "logging.format" => "json",
         "serializeImagePulls" => "false",
         "podLogsDir" | "resolvConf" | "staticPodPath" => "/other",
         "staticPodURL" => "https://host/pods",

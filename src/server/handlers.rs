@@ -70,6 +70,16 @@ impl Endpoints {
             Action::Session(target, session) => self.open_session(target, session, request).await,
             Action::Run(target, command) => self.run_command(&target, command).await,
             Action::Checkpoint(target) => self.checkpoint(&target).await,
+            Action::Images => match (self.images)().await {
+                Ok(list) => Response::json("the images", serde_json::to_vec(&list)).into(),
+                Err(error) => {
+                    Response::text(503, format!("the runtime does not list its images: {error}\n")).into()
+                }
+            },
+            Action::Restart(pod) => match (self.restart)(pod.clone()).await {
+                true => Response::text(200, format!("{pod} is being replaced\n")).into(),
+                false => Response::text(404, format!("no pod {pod} is wanted\n")).into(),
+            },
         }
     }
 

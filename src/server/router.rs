@@ -26,6 +26,10 @@ pub(crate) enum Action {
     Events,
     /// Show the counters.
     Metrics,
+    /// List the images of the runtime.
+    Images,
+    /// Replace the instance of a pod.
+    Restart(PodName),
     /// Show the counters of probes.
     ProbeMetrics,
     /// Show what the node and its pods use.
@@ -109,6 +113,9 @@ const READING: &[Port] = &[Port::ReadOnly, Port::Secure, Port::Socket];
 /// Where it is known who asks.
 const KNOWN: &[Port] = &[Port::Secure, Port::Socket];
 
+/// What only the operator's commands need.
+const SOCKET: &[Port] = &[Port::Socket];
+
 const GET: &str = "GET, HEAD";
 const POST: &str = "POST";
 const EITHER: &str = "GET, POST";
@@ -166,6 +173,14 @@ static ROUTES: &[ServedPath] = &[
     ServedPath { path: "/run/*/*/*", ports: KNOWN, methods: POST, action: run },
     ServedPath { path: "/run/*/*/*/*", ports: KNOWN, methods: POST, action: run },
     ServedPath { path: "/checkpoint/*/*/*", ports: KNOWN, methods: POST, action: |call| Ok(Action::Checkpoint(call.container())) },
+    get("/images", SOCKET, |_| Ok(Action::Images)),
+    ServedPath { path: "/restart", ports: SOCKET, methods: "POST", action: |call| {
+        let part = |name| call.request.parameter(name).filter(|part| !part.is_empty());
+        match (part("namespace"), part("pod")) {
+            (Some(namespace), Some(pod)) => Ok(Action::Restart(PodName::new(namespace, pod))),
+            _ => Err(Response::text(400, "namespace and pod must be given\n")),
+        }
+    } },
 ];
 
 /// The paths of a port, as they stand in the table.
@@ -296,6 +311,10 @@ mod tests {
             (Get, "/stats", 404, 404, 404),
             (Get, "/runningpods", 404, 404, 200),
             (Get, "/runningpods/", 404, 404, 200),
+            (Get, "/images", 404, 404, 200),
+            (Get, "/restart?namespace=a&pod=b", 404, 404, 405),
+            (Post, "/restart?namespace=a&pod=b", 404, 404, 200),
+            (Post, "/restart?namespace=a&pod=", 404, 404, 400),
             (Get, "/", 404, 404, 404),
             (Get, "", 404, 404, 404),
             (Get, "//pods", 404, 404, 404),

@@ -31,6 +31,8 @@ pub(crate) enum Event {
         /// The containers.
         containers: BTreeSet<ContainerId>,
     },
+    /// Somebody wants a pod's instance replaced by a new one of the same manifest; the answer is whether there is one.
+    RestartPod(PodName, Sender<bool>),
     /// An instance is to end as Failed, unless it is not wanted any more; its object stays.
     End(EndPod),
     /// Devices of plugins have changed, or who has them.

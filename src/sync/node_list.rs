@@ -22,6 +22,11 @@ impl Fingerprint {
         }
     }
 
+    /// All ids: of sandboxes and of containers.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(id, _)| &**id)
+    }
+
     /// Whether it holds this id.
     pub(crate) fn contains(&self, id: &str) -> bool {
         self.find(id).is_ok()

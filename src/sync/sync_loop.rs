@@ -147,6 +147,12 @@ impl SyncLoop {
             Event::End(end) => self.on_end(end),
             Event::Restart { pod, uid, containers } => self.on_restart(pod, &uid, containers),
             Event::Devices(change) => self.on_devices(change),
+            Event::RestartPod(pod, reply) => {
+                let commands = self.on_restart_pod(pod);
+                // Whoever asked may have given up.
+                let _ = reply.try_send(commands.is_some());
+                commands.unwrap_or_default()
+            }
             Event::Ping(reply) => {
                 // Whoever asked may have given up.
                 let _ = reply.try_send(());

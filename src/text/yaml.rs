@@ -15,6 +15,7 @@ mod outline;
 mod positions;
 mod reader;
 mod resolve;
+pub(crate) mod write;
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -10,6 +10,7 @@ use crate::plan::{Desired, Step, Want};
 use crate::pod::PodUid;
 use crate::pod::observed::Observed;
 use crate::runtime::StepError;
+use crate::status::events::EventType;
 use crate::sync::message::Report;
 use crate::text::chain;
 use crate::text::last_logged::LastLogged;
@@ -37,7 +38,7 @@ impl Worker {
         debug!(pod = %self.name, ?step, "executing");
         let done = match (step, &desired.want) {
             (Step::StopContainers(stops), _) => {
-                self.stop_containers(stops, desired.generation);
+                self.stop_containers(stops, desired.generation, observed);
                 Ok(())
             }
             (Step::StopSandbox(id), _) => {
@@ -102,6 +103,21 @@ impl Worker {
         AfterPass::Rest(None)
     }
 
+    /// Records, and does not log, what happened to the instance.
+    pub(super) fn note_of_pod(&self, kind: EventType, reason: &str, message: &str) {
+        if let Some(instance) = &self.instance {
+            let of = (&self.name, &instance.pod.uid);
+            self.context.handles.telemetry.events.note(kind, of, None, reason, message);
+        }
+    }
+
+    /// Records, and does not log, what happened to a container of the instance.
+    pub(super) fn note_of_container(&self, kind: EventType, name: &str, reason: &str, message: &str) {
+        if let Some(instance) = &self.instance {
+            self.context.handles.telemetry.events.note_container(kind, &instance.pod, name, reason, message);
+        }
+    }
+
     /// A step failed: look again after a while.
     pub(super) fn retry_later(&mut self, what: &str, error: &StepError) -> AfterPass {
         if let StepError::Cri(cause) = error
@@ -117,6 +133,9 @@ impl Worker {
         let error = chain(error);
         if failures.logged.is_new(&error) {
             warn!(pod = %self.name, error, "cannot {what}; trying again");
+            if matches!(what, "clean up" | "stop a container") {
+                self.note_of_pod(EventType::Warning, "FailedKillPod", &format!("error killing pod: {error}"));
+            }
         }
         AfterPass::Rest(Some(wait))
     }

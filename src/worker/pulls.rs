@@ -12,8 +12,10 @@ use crate::host::state::StateError;
 use crate::plan::{PullFailure, PullPermit, Waiting};
 use crate::pod::{ContainerRef, Pod};
 use crate::runtime::{Image, ImageError, SandboxContext};
+use crate::status::events::EventType;
 use crate::status::metrics::ContainerType;
 use crate::text::chain;
+use crate::time::duration::format_duration;
 use crate::time::since::Since;
 
 impl Worker {
@@ -35,11 +37,33 @@ impl Worker {
             return;
         }
         let (runtime, pod) = (self.context.runtime.clone(), pod.clone());
+        let (events, clock) =
+            (self.context.handles.telemetry.events.clone(), self.context.handles.clock.clone());
         self.jobs.start(JobKey::Future(name), async move {
             let Some(spec) = pod.container(which) else { return JobResult::Pulled(Err(ImageError::Absent)) };
+            let note = |reason, message: String| {
+                let (of, container) = ((&pod.name, &pod.uid), Some((which, spec.name.as_str())));
+                events.note(EventType::Normal, of, container, reason, &message);
+            };
+            let image = spec.image.as_deref().unwrap_or_default();
             JobResult::Pulled(match runtime.look_for_image(&pod, spec, permit).await {
-                Ok(Image::Present(image)) => Ok(image),
-                Ok(Image::ToBePulled) => runtime.pull_image(&pod, spec, &objects, context).await,
+                Ok(Image::Present(found)) => {
+                    note("Pulled", present_message(image));
+                    Ok(found)
+                }
+                Ok(Image::ToBePulled) => {
+                    note("Pulling", format!("Pulling image \"{image}\""));
+                    let begun = clock.uptime();
+                    let pulled = runtime.pull_image(&pod, spec, &objects, context).await;
+                    if pulled.is_ok() {
+                        let took = format_duration(clock.uptime().saturating_sub(begun));
+                        note(
+                            "Pulled",
+                            format!("Successfully pulled image \"{image}\" in {took}, including waiting."),
+                        );
+                    }
+                    pulled
+                }
                 Err(error) => Err(error),
             })
         });
@@ -116,6 +140,9 @@ impl Worker {
         if earlier.is_none_or(|failure| failure.waiting != waiting) {
             warn!(pod = %self.name, container, reason = waiting.reason, message = waiting.message, "cannot pull the image");
         }
+        let message = format!("Failed to pull image \"{image}\": {}", waiting.message);
+        let events = &self.context.handles.telemetry.events;
+        events.note_container(EventType::Warning, pod, container, "Failed", &message);
         let failure = PullFailure::after(earlier, image, clock.uptime(), waiting);
         instance.history.starts.remove(container);
         let pull = failure.record(&pod.hash, clock.now());
@@ -168,4 +195,9 @@ impl Worker {
             warn!(pod = %self.name, error = chain(&error), "failed pulls are not remembered");
         }
     }
+}
+
+/// What kubelet says of an image that need not be pulled.
+pub(super) fn present_message(image: &str) -> String {
+    format!("Container image \"{image}\" already present on machine")
 }

@@ -13,6 +13,7 @@ use crate::plan::{Plan, PodLifecycle, Want};
 use crate::pod::observed::Observed;
 use crate::pod::state::{Phase, PodState};
 use crate::probe::target::Verdicts;
+use crate::status::events::changes::state_events;
 use crate::status::pod_state::pod_state;
 use crate::sync::message::Report;
 use crate::sync::node_list::fingerprint;
@@ -68,6 +69,12 @@ impl Worker {
                 let handles = &self.context.handles;
                 let took = handles.clock.uptime().saturating_sub(instance.wanted_since);
                 handles.telemetry.metrics.observe_pod_start(took);
+            }
+            for event in state_events(&pod, instance.state.as_deref(), &state) {
+                match event.container {
+                    Some(name) => self.note_of_container(event.kind, name, event.reason, &event.message),
+                    None => self.note_of_pod(event.kind, event.reason, &event.message),
+                }
             }
             self.instance.iter_mut().for_each(|instance| instance.state = Some(state.clone()));
             running = observed.sandboxes.iter().any(|s| s.is_of(&pod) && s.ready);

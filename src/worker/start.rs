@@ -6,6 +6,7 @@ use futures_lite::future;
 use tracing::{info, warn};
 
 use super::instance::Instance;
+use super::pulls::present_message;
 use super::{AfterPass, Worker};
 use crate::host::volume::are_slow;
 use crate::plan::{Desired, Failure, MadeSandbox, StartContainer};
@@ -13,6 +14,8 @@ use crate::pod::hook::Hook;
 use crate::pod::observed::Observed;
 use crate::pod::{ContainerId, ContainerRef, Pod};
 use crate::runtime::{Image, Made, SandboxContext, StartError};
+use crate::status::events::EventType;
+use crate::status::events::changes::start_failure;
 use crate::status::metrics::ContainerType;
 use crate::sync::message::Report;
 
@@ -49,6 +52,10 @@ impl Worker {
         match self.unless_changed(desired, create).await {
             Some(Ok(id)) => {
                 info!(pod = %self.name, uid = %pod.uid, sandbox = %id, attempt, "sandbox is up");
+                if attempt > 0 {
+                    let message = "Pod sandbox changed, it will be killed and re-created.";
+                    self.note_of_pod(EventType::Normal, "SandboxChanged", message);
+                }
                 let uptime = self.context.handles.clock.uptime();
                 if let Some(Instance { history, .. }) = &mut self.instance {
                     history.sandbox = None;
@@ -95,6 +102,8 @@ impl Worker {
             StartError::Away(error) => return Err(self.retry_later("create the sandbox", &error.into())),
             StartError::Refused { backoff, waiting } => (backoff, waiting),
         };
+        let (reason, message) = start_failure(&waiting.reason, &waiting.message);
+        self.note_of_pod(EventType::Warning, reason, &message);
         let uptime = self.context.handles.clock.uptime();
         let Some(instance) = &mut self.instance else { return Err(AfterPass::Again) };
         let earlier = instance.history.sandbox.as_ref();
@@ -127,13 +136,21 @@ impl Worker {
             Err(error) => return self.start_failed(&name, kind, error),
         };
         let pulled = self.instance.as_mut().and_then(|instance| instance.take_pulled(&name));
+        let events = self.context.handles.telemetry.events.clone();
         let permit = self.pull_permit(&name);
         let objects = self.objects();
         self.tell_skipped_keys(pod, start.container);
         let create = async {
             let image = match pulled {
                 Some(image) => Ok(Image::Present(image)),
-                None => runtime.look_for_image(pod, spec, permit).await,
+                None => {
+                    let found = runtime.look_for_image(pod, spec, permit).await;
+                    if let Ok(Image::Present(_)) = found {
+                        let message = present_message(spec.image.as_deref().unwrap_or_default());
+                        events.note_container(EventType::Normal, pod, &spec.name, "Pulled", &message);
+                    }
+                    found
+                }
             };
             match image {
                 Ok(Image::Present(image)) => Ok(Some(
@@ -157,6 +174,7 @@ impl Worker {
         };
         let started = match created {
             Ok(id) => {
+                self.note_of_container(EventType::Normal, &name, "Created", "Container created");
                 // Told before it starts, so that its exit finds its owner however soon it comes.
                 self.send(Report::Created { pod: self.name.clone(), container: id.clone() }).await;
                 runtime.start_container(pod, start, &id).await.map(|()| id)
@@ -166,6 +184,7 @@ impl Worker {
         match started {
             Ok(id) => {
                 info!(pod = %self.name, container = name, id = %id, attempt = start.attempt, "container is running");
+                self.note_of_container(EventType::Normal, &name, "Started", "Container started");
                 self.context.handles.telemetry.metrics.container_started(kind);
                 self.instance.iter_mut().for_each(|instance| drop(instance.history.starts.remove(&name)));
                 self.exits.note_started(id.clone());
@@ -195,6 +214,8 @@ impl Worker {
             StartError::Away(error) => return Err(self.retry_later("start a container", &error.into())),
             StartError::Refused { backoff, waiting } => (backoff, waiting),
         };
+        let (reason, message) = start_failure(&waiting.reason, &waiting.message);
+        self.note_of_container(EventType::Warning, name, reason, &message);
         let uptime = self.context.handles.clock.uptime();
         let Some(instance) = &mut self.instance else { return Ok(()) };
         let earlier = instance.history.starts.get(name);

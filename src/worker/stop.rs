@@ -9,10 +9,10 @@ use tracing::{info, warn};
 
 use super::jobs::{JobKey, JobResult};
 use super::{AfterPass, Worker};
-use crate::plan::{MAX_RELEASES, StartHook, StopAction, StopContainer};
+use crate::plan::{Desired, MAX_RELEASES, StartHook, StopAction, StopContainer, Want};
 use crate::pod::hook::Hook;
 use crate::pod::observed::{Container, ContainerState, Observed};
-use crate::pod::{ContainerId, Pod, SandboxId};
+use crate::pod::{ContainerId, ContainerRef, Pod, SandboxId};
 use crate::runtime::StepError;
 use crate::runtime::cri::ErrorClass;
 use crate::runtime::handlers::hooks::POST_START_LIMIT;
@@ -24,20 +24,14 @@ const SLOW: Duration = Duration::from_secs(10);
 
 impl Worker {
     /// Does the next thing about each container, without waiting for it.
-    pub(super) fn stop_containers(&mut self, stops: &[StopContainer], desired: u64) {
+    pub(super) fn stop_containers(&mut self, stops: &[StopContainer], desired: u64, observed: &Observed) {
         for stop in stops {
             let cut = matches!(stop.action, StopAction::End { .. }) && self.terminations.hook_runs(&stop.id);
             if cut {
                 self.log_failed_hook(&stop.id, "not done within the grace period");
             }
-            if let Some(message) =
-                stop.why.message(&stop.name).filter(|_| !self.terminations.has_begun(&stop.id))
-                && let Some(instance) = &self.instance
-                && let Some((which, _)) = instance.pod.containers().find(|(_, spec)| spec.name == stop.name)
-            {
-                let of = (&self.name, &instance.pod.uid);
-                let events = &self.context.handles.telemetry.events;
-                events.record(EventType::Normal, of, (which, &stop.name), "Killing", &message);
+            if !self.terminations.has_begun(&stop.id) {
+                self.tell_killing(stop, observed);
             }
             self.terminations.note(stop, desired);
             let (runtime, id) = (self.context.runtime.clone(), stop.id.clone());
@@ -45,8 +39,15 @@ impl Worker {
                 StopAction::Wait => continue,
                 StopAction::PreStop { hook, pod_ip, within } => {
                     info!(pod = %self.name, container = stop.name, id = %id, "running the preStop hook");
+                    let (events, name) = (self.context.handles.telemetry.events.clone(), stop.name.clone());
+                    let pod = self.instance.as_ref().map(|instance| instance.pod.clone());
                     self.jobs.start(JobKey::Container(stop.id.clone()), async move {
                         let done = runtime.run_hook(&id, &hook, pod_ip.as_deref(), within).await;
+                        // Without the message, as in kubelet: what a server answers may be secret.
+                        if let (Err(_), Some(pod)) = (&done, pod) {
+                            let (kind, reason) = (EventType::Warning, "FailedPreStopHook");
+                            events.note_container(kind, &pod, &name, reason, "PreStopHook failed");
+                        }
                         JobResult::PreStop(done.err().map(|error| chain(&error)))
                     });
                 }
@@ -60,6 +61,41 @@ impl Worker {
             // If it was starting, it is not any more.
             if self.start_hooks.get(&stop.id) == Some(&StartHook::Running) {
                 self.start_hooks.remove(&stop.id);
+            }
+        }
+    }
+
+    /// Records that a container is killed, and logs why if it is for a fault of its own.
+    fn tell_killing(&self, stop: &StopContainer, observed: &Observed) {
+        let Some(instance) = &self.instance else { return };
+        let found = instance.pod.containers().find(|(_, spec)| spec.name == stop.name);
+        // It may be one of an instance before, which had another manifest.
+        let which = found.map_or(ContainerRef::Main(0), |(which, _)| which);
+        let own = observed.containers.iter().find(|container| container.id == stop.id);
+        let of = (&self.name, own.map_or(&instance.pod.uid, |container| &container.uid));
+        let events = &self.context.handles.telemetry.events;
+        match stop.why.message(&stop.name) {
+            Some(message) => events.record(EventType::Normal, of, (which, &stop.name), "Killing", &message),
+            None => {
+                let message = format!("Stopping container {}", stop.name);
+                events.note(EventType::Normal, of, Some((which, &stop.name)), "Killing", &message);
+            }
+        }
+    }
+
+    /// Begins to replace the sandboxes of the wanted instance that somebody wants replaced. What runs in them ends with
+    /// them.
+    pub(super) fn replace_as_told(&mut self, desired: &Desired, observed: &Observed) {
+        let Want::Run(pod) = &desired.want else { return };
+        let checkpoint = &mut self.checkpoint.current;
+        if checkpoint.has_completed(pod) {
+            return;
+        }
+        for sandbox in observed.sandboxes.iter().filter(|sandbox| sandbox.is_of(pod)) {
+            if desired.restarts.contains(&ContainerId(sandbox.id.0.clone()))
+                && checkpoint.terminating_sandboxes.insert(sandbox.id.clone())
+            {
+                info!(pod = %self.name, sandbox = %sandbox.id, "the pod is replaced, as it was told");
             }
         }
     }
@@ -116,8 +152,13 @@ impl Worker {
     ) {
         self.start_hooks.insert(id.clone(), StartHook::Running);
         let (runtime, pod, container) = (self.context.runtime.clone(), pod.clone(), container.to_owned());
+        let events = self.context.handles.telemetry.events.clone();
         self.jobs.start(JobKey::Container(id.clone()), async move {
             let done = runtime.run_hook(&id, &hook, pod_ip.as_deref(), POST_START_LIMIT).await;
+            if done.is_err() {
+                let (kind, reason) = (EventType::Warning, "FailedPostStartHook");
+                events.note_container(kind, &pod, &container, reason, "PostStartHook failed");
+            }
             let failed =
                 done.err().map(|error| hook.failure(&container, &pod.name, &pod.uid, &chain(&error)));
             JobResult::PostStart(failed)

@@ -18,6 +18,7 @@ mod boots;
 mod check;
 mod claims;
 mod clocks;
+mod commands;
 mod config;
 mod devices;
 mod dir;

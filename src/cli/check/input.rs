@@ -13,10 +13,10 @@ use crate::pod::decode::MAX_MANIFEST;
 use crate::source::dir::{is_manifest_name, read_regular};
 
 /// Something to check: its name, and its bytes or why they could not be read.
-pub(super) type Input = (String, Result<Vec<u8>, String>);
+pub(in crate::cli) type Input = (String, Result<Vec<u8>, String>);
 
 /// Reads what the paths name; a directory stands for its manifests, `-` for stdin.
-pub(super) fn read(paths: &[PathBuf]) -> Vec<Input> {
+pub(in crate::cli) fn read(paths: &[PathBuf]) -> Vec<Input> {
     let mut seen = BTreeSet::new();
     let mut inputs = Vec::new();
     for path in paths {

@@ -35,7 +35,8 @@ pub fn flag_rows() -> impl Iterator<Item = FlagRow> {
 pub(crate) fn help_text() -> String {
     let mut text = String::from(
         "rkubelet runs the pods of a manifest directory on a CRI runtime.\n\n\
-         Usage:\n  rkubelet [flags]\n  rkubelet check [flags] FILE...   check manifests, see rkubelet check --help\n",
+         Usage:\n  rkubelet [flags]             run the agent\n  rkubelet COMMAND ...         ask it, see rkubelet COMMAND --help: check, get, describe, why, logs,\n\
+         \x20                              exec, restart, wait, top, diff, config\n",
     );
     for (title, is_honoured) in
         [("Flags", true), ("Flags of kubelet, accepted and checked, without effect yet", false)]

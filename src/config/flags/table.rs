@@ -3,7 +3,9 @@
 //! A flag that mirrors a field takes kind and effect from the field's row, so that the two cannot disagree.
 
 use crate::config::kind::Effect::{Accepted, Honoured};
-use crate::config::kind::ValueKind::{Bool, Duration, Int, Labels, NodeIps, OneOf, Path, String, Version};
+use crate::config::kind::ValueKind::{
+    Bool, Duration, Int, Labels, NodeIps, OneOf, Path, Quantity, String, Version,
+};
 use crate::config::kind::{Effect, ValueKind};
 use crate::config::kubelet_configuration::field_at;
 
@@ -110,6 +112,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     field("enable-server", "enableServer", "serve the kubelet API"),
     field("enforce-node-allocatable", "enforceNodeAllocatable", "levels at which allocatable is enforced"),
     field("event-burst", "eventBurst", "burst of event records"),
+    own("event-log-size", Quantity, Honoured, "bytes that events take on disk, 1Mi by default (rkubelet's own)"),
     field("event-qps", "eventRecordQPS", "event records per second"),
     own("event-storage-age-limit", String, Accepted, "age of kept events (cAdvisor)"),
     own("event-storage-event-limit", String, Accepted, "number of kept events (cAdvisor)"),

@@ -214,7 +214,7 @@ static CRASH_LOOP_BACK_OFF: &[Field] =
 
 static LOGGING: &[Field] = &[
     f("flushFrequency", DurationOrNanos, Accepted),
-    f("format", OneOf(&["text", "json"]), Accepted),
+    f("format", OneOf(&["text", "json"]), Honoured),
     f("options", Object(LOGGING_OPTIONS), Accepted),
     f("verbosity", LEVEL, Honoured),
     f("vmodule", Items(&VMODULES), Accepted),

@@ -33,7 +33,7 @@ fn file_drop_ins_and_flags_are_merged_in_order() {
         &root.join("config.yaml"),
         "maxPods: 1\nhealthzPort: 1\nreadOnlyPort: 1\nlogging: {verbosity: 1}\nstaticPodPath: m",
     );
-    write(&drop_ins.join("10.conf"), "healthzPort: 2\nreadOnlyPort: 2\nlogging: {format: text}");
+    write(&drop_ins.join("10.conf"), "healthzPort: 2\nreadOnlyPort: 2\nlogging: {flushFrequency: 7s}");
     write(&drop_ins.join("20.conf"), "readOnlyPort: 3\npodLogsDir: logs");
     fs::write(drop_ins.join("30.yaml"), "not: read").unwrap();
 
@@ -47,7 +47,7 @@ fn file_drop_ins_and_flags_are_merged_in_order() {
     assert_eq!(
         loaded.warnings,
         [
-            "KubeletConfiguration fields without effect yet: logging.format".to_owned(),
+            "KubeletConfiguration fields without effect yet: logging.flushFrequency".to_owned(),
             format!(
                 "files in --config-dir ignored, their suffix is not .conf: {}",
                 drop_ins.join("30.yaml").display()

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{resolve, resolve_on};
-use crate::config::Config;
 use crate::config::node_resources::{Enforced, NodeResourceSettings, ReservedCgroup};
 use crate::config::resolve::CgroupSettings;
+use crate::config::{Config, LogFormat};
 use crate::http::tls::Roots;
 use crate::http::{PlainText, Tls};
 use crate::plan::log_rotation::Policy;
@@ -94,6 +94,8 @@ fn defaults_are_those_of_kubelet() {
             allowed_unsafe_sysctls: vec![],
             seccomp_default: false,
             verbosity: 0,
+            log_format: LogFormat::Text,
+            event_log_size: 1 << 20,
             strict_manifests: false,
             kubelet_strict_static_pods: false,
             manifest_public_key: None,

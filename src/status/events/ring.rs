@@ -1,13 +1,15 @@
 //! The newest events, and how they are shown. Pure: time is a parameter.
 //!
-//! Invariant: bounded in number and size, whatever happens how often; the same event again is a higher count.
+//! Invariant: bounded in number and size, whatever happens how often; the same event again is a higher count, and events that
+//! differ only in their message are combined when they become many.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use super::journal::{PendingEvents, encode};
+use crate::pod::state::whole_second;
 use crate::pod::{ContainerRef, PodName, PodUid};
 use crate::text::excerpt::beginning;
 
@@ -15,9 +17,13 @@ use crate::text::excerpt::beginning;
 const MAX_EVENTS: usize = 512;
 /// How long a message may be, in bytes: Kubernetes' own limit.
 const MAX_MESSAGE: usize = 1024;
+/// How many events may differ only in their message, before they are combined: as many as with kubelet.
+const MAX_SIMILAR: usize = 10;
+/// What the message of combined events begins with, as with kubelet.
+const COMBINED: &str = "(combined from similar events): ";
 
 /// The type of an event, as in Kubernetes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum EventType {
     /// Something happened that is expected.
     Normal,
@@ -25,60 +31,154 @@ pub(crate) enum EventType {
     Warning,
 }
 
-/// What an event happened to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum EventSubject {
-    /// The node.
-    Node,
-    /// An instance of a pod.
-    Pod {
-        /// The pod.
-        name: PodName,
-        /// The instance.
-        uid: PodUid,
-        /// Which of its containers, and its name; none if it concerns the pod as a whole.
-        container: Option<(ContainerRef, String)>,
-    },
-}
-
 /// What happened.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct RecordedEvent {
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NodeEvent {
     /// Its type.
     pub kind: EventType,
-    /// To what.
-    pub subject: EventSubject,
+    /// To whom.
+    pub involved: Involved,
     /// A word of kubelet's.
-    pub reason: Cow<'static, str>,
+    pub reason: String,
     /// A sentence.
     pub message: String,
+}
+
+/// To whom something happened, as Kubernetes refers to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Involved {
+    kind: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    namespace: String,
+    name: String,
+    uid: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    api_version: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    field_path: Option<String>,
+}
+
+impl Involved {
+    /// An instance of a pod, or one of its containers.
+    pub(crate) fn pod(pod: &PodName, uid: &PodUid, container: Option<(ContainerRef, &str)>) -> Self {
+        Self {
+            kind: "Pod".into(),
+            namespace: pod.namespace.clone(),
+            name: pod.name.clone(),
+            uid: uid.to_string(),
+            api_version: "v1".into(),
+            field_path: container.map(|(which, name)| field_path(which, name)),
+        }
+    }
+
+    /// The node, which has its name for a UID, as with kubelet.
+    pub(crate) fn node(name: &str) -> Self {
+        Self {
+            kind: "Node".into(),
+            namespace: String::new(),
+            name: name.to_owned(),
+            uid: name.to_owned(),
+            api_version: String::new(),
+            field_path: None,
+        }
+    }
 }
 
 /// The newest events.
 #[derive(Debug, Default)]
 pub(crate) struct Ring(VecDeque<RingEntry>);
 
-#[derive(Debug)]
-struct RingEntry {
-    event: RecordedEvent,
-    first: Timestamp,
-    last: Timestamp,
-    count: u32,
+/// An event, and how often it was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RingEntry {
+    pub(super) event: NodeEvent,
+    pub(super) first: Timestamp,
+    pub(super) last: Timestamp,
+    pub(super) count: u32,
+    /// How far it is saved.
+    #[serde(skip)]
+    pub(super) saved: SavedAs,
+}
+
+/// How far an event is saved. What was read is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum SavedAs {
+    /// With its count.
+    #[default]
+    Yes,
+    /// But for its count.
+    OldCount,
+    /// Not at all.
+    No,
 }
 
 impl Ring {
     /// Takes in an event.
-    pub(crate) fn note(&mut self, mut event: RecordedEvent, now: Timestamp) {
-        event.message.truncate(beginning(&event.message, MAX_MESSAGE).len());
-        let known = self.0.iter().position(|entry| entry.event == event);
-        let entry = match known.and_then(|place| self.0.remove(place)) {
-            Some(entry) => RingEntry { last: now, count: entry.count.saturating_add(1), ..entry },
-            None => RingEntry { event, first: now, last: now, count: 1 },
+    pub(crate) fn note(&mut self, mut event: NodeEvent, now: Timestamp) {
+        event.message.truncate(beginning(&event.message, MAX_MESSAGE - COMBINED.len()).len());
+        let is_known = self.0.iter().any(|entry| entry.event == event);
+        if !is_known && self.0.iter().filter(|entry| is_similar(&entry.event, &event)).count() >= MAX_SIMILAR
+        {
+            event.message.insert_str(0, COMBINED);
+        }
+        let entry = match self.take(&event) {
+            Some(entry) => {
+                let saved = if entry.saved == SavedAs::No { SavedAs::No } else { SavedAs::OldCount };
+                RingEntry { event, last: now, count: entry.count.saturating_add(1), saved, ..entry }
+            }
+            None => RingEntry { event, first: now, last: now, count: 1, saved: SavedAs::No },
         };
+        self.push(entry);
+    }
+
+    /// Takes in an event that was saved.
+    pub(crate) fn restore(&mut self, entry: RingEntry) {
+        self.take(&entry.event);
+        self.push(entry);
+    }
+
+    fn push(&mut self, entry: RingEntry) {
         if self.0.len() == MAX_EVENTS {
             self.0.pop_front();
         }
         self.0.push_back(entry);
+    }
+
+    /// Takes out the entry of the same event.
+    fn take(&mut self, event: &NodeEvent) -> Option<RingEntry> {
+        let is_combined = |event: &NodeEvent| event.message.starts_with(COMBINED);
+        let same = |entry: &RingEntry| {
+            entry.event == *event
+                || is_combined(event) && is_combined(&entry.event) && is_similar(&entry.event, event)
+        };
+        self.0.iter().position(same).and_then(|place| self.0.remove(place))
+    }
+
+    /// What is still to be saved.
+    pub(super) fn unsaved(&self) -> PendingEvents {
+        let is = |saved: SavedAs| self.0.iter().any(|entry| entry.saved == saved);
+        match (is(SavedAs::No), is(SavedAs::OldCount)) {
+            (true, _) => PendingEvents::Events,
+            (false, true) => PendingEvents::Counts,
+            (false, false) => PendingEvents::Nothing,
+        }
+    }
+
+    /// What is still to be saved, as lines; from now on it counts as saved.
+    pub(super) fn take_unsaved(&mut self) -> Vec<String> {
+        let unsaved = self.0.iter_mut().filter(|entry| entry.saved != SavedAs::Yes);
+        unsaved
+            .map(|entry| {
+                entry.saved = SavedAs::Yes;
+                encode(entry)
+            })
+            .collect()
+    }
+
+    /// All is to be saved again.
+    pub(super) fn mark_unsaved(&mut self) {
+        self.0.iter_mut().for_each(|entry| entry.saved = SavedAs::No);
     }
 
     /// All of them as Kubernetes lists events, the oldest first.
@@ -86,46 +186,39 @@ impl Ring {
         EventList {
             kind: "EventList",
             api_version: "v1",
+            metadata: ListMeta {},
             items: self.0.iter().map(|entry| entry.show(node)).collect(),
         }
     }
 }
 
+/// Whether two events differ in nothing but their message.
+fn is_similar(one: &NodeEvent, other: &NodeEvent) -> bool {
+    (one.kind, &one.involved, &one.reason) == (other.kind, &other.involved, &other.reason)
+}
+
 impl RingEntry {
     fn show(&self, node: &str) -> Shown {
-        let RecordedEvent { kind, subject, reason, message } = &self.event;
-        // Both as kubelet names them; it gives the node's name for its UID, and lists its events in this namespace.
-        let (name, listed_in, involved_object) = match subject {
-            EventSubject::Node => {
-                let (name, uid) = (node.to_owned(), node.to_owned());
-                let object = InvolvedObject { kind: "Node", name, uid, ..InvolvedObject::default() };
-                (node, "default", object)
-            }
-            EventSubject::Pod { name, uid, container } => {
-                let object = InvolvedObject {
-                    kind: "Pod",
-                    api_version: "v1",
-                    namespace: name.namespace.clone(),
-                    name: name.name.clone(),
-                    uid: uid.to_string(),
-                    field_path: container.as_ref().map(|(which, name)| field_path(*which, name)),
-                };
-                (name.name.as_str(), name.namespace.as_str(), object)
-            }
-        };
+        let NodeEvent { kind, involved, reason, message } = &self.event;
+        let namespace = if involved.namespace.is_empty() { "default" } else { &involved.namespace };
         Shown {
             metadata: Metadata {
-                name: format!("{name}.{:x}", self.first.as_nanosecond()),
-                namespace: listed_in.to_owned(),
+                // As kubelet names them.
+                name: format!("{}.{:x}", involved.name, self.first.as_nanosecond()),
+                namespace: namespace.to_owned(),
+                creation_timestamp: whole_second(self.first),
             },
-            involved_object,
+            involved_object: involved.clone(),
             reason: reason.clone(),
             message: message.clone(),
             source: EventSource { component: "kubelet", host: node.to_owned() },
-            first_timestamp: self.first,
-            last_timestamp: self.last,
+            first_timestamp: whole_second(self.first),
+            last_timestamp: whole_second(self.last),
             count: self.count,
             r#type: *kind,
+            event_time: (),
+            reporting_component: "kubelet",
+            reporting_instance: node.to_owned(),
         }
     }
 }
@@ -145,41 +238,37 @@ fn field_path(which: ContainerRef, container: &str) -> String {
 pub(crate) struct EventList {
     kind: &'static str,
     api_version: &'static str,
+    metadata: ListMeta,
     items: Vec<Shown>,
 }
+
+#[derive(Debug, Serialize)]
+struct ListMeta {}
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Shown {
     metadata: Metadata,
-    involved_object: InvolvedObject,
-    reason: Cow<'static, str>,
+    involved_object: Involved,
+    reason: String,
     message: String,
     source: EventSource,
     first_timestamp: Timestamp,
     last_timestamp: Timestamp,
     count: u32,
     r#type: EventType,
+    /// Not set, as with kubelet.
+    event_time: (),
+    reporting_component: &'static str,
+    reporting_instance: String,
 }
 
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Metadata {
     name: String,
     namespace: String,
-}
-
-#[derive(Debug, Default, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct InvolvedObject {
-    kind: &'static str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    api_version: &'static str,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    namespace: String,
-    name: String,
-    uid: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    field_path: Option<String>,
+    creation_timestamp: Timestamp,
 }
 
 #[derive(Debug, Serialize)]
@@ -189,108 +278,4 @@ struct EventSource {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    fn event(message: &str) -> RecordedEvent {
-        event_of(Some((ContainerRef::Main(0), "web".into())), message)
-    }
-
-    fn event_of(container: Option<(ContainerRef, String)>, message: &str) -> RecordedEvent {
-        let name = PodName { namespace: "default".into(), name: "web-node1".into() };
-        RecordedEvent {
-            kind: EventType::Warning,
-            subject: EventSubject::Pod { name, uid: PodUid("uid".into()), container },
-            reason: "Unhealthy".into(),
-            message: message.into(),
-        }
-    }
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).expect("a time")
-    }
-
-    fn items(ring: &Ring) -> Vec<Value> {
-        let list = serde_json::to_value(ring.list("node1")).expect("a list");
-        list["items"].as_array().cloned().expect("items")
-    }
-
-    #[test]
-    fn an_event_is_shown_as_kubernetes_shows_it() {
-        let mut ring = Ring::default();
-        ring.note(event("Liveness probe failed: no"), at(1));
-        assert_eq!(
-            serde_json::to_value(ring.list("node1")).expect("a list"),
-            json!({"kind": "EventList", "apiVersion": "v1", "items": [{
-                "metadata": {"name": "web-node1.3b9aca00", "namespace": "default"},
-                "involvedObject": {
-                    "kind": "Pod", "apiVersion": "v1", "namespace": "default", "name": "web-node1", "uid": "uid",
-                    "fieldPath": "spec.containers{web}",
-                },
-                "reason": "Unhealthy",
-                "message": "Liveness probe failed: no",
-                "source": {"component": "kubelet", "host": "node1"},
-                "firstTimestamp": "1970-01-01T00:00:01Z",
-                "lastTimestamp": "1970-01-01T00:00:01Z",
-                "count": 1,
-                "type": "Warning",
-            }]})
-        );
-    }
-
-    #[test]
-    fn an_event_of_the_node_names_the_node() {
-        let mut ring = Ring::default();
-        ring.note(RecordedEvent { subject: EventSubject::Node, ..event("m") }, at(1));
-        let item = &items(&ring)[0];
-        assert_eq!(item["metadata"], json!({"name": "node1.3b9aca00", "namespace": "default"}));
-        assert_eq!(item["involvedObject"], json!({"kind": "Node", "name": "node1", "uid": "node1"}));
-    }
-
-    #[test]
-    fn the_field_is_that_of_the_container() {
-        for (which, expect) in [
-            (Some(ContainerRef::Main(1)), json!("spec.containers{web}")),
-            (Some(ContainerRef::Init(0)), json!("spec.initContainers{web}")),
-            (None, Value::Null),
-        ] {
-            let mut ring = Ring::default();
-            let container = which.map(|which| (which, "web".to_owned()));
-            ring.note(event_of(container, "m"), at(1));
-            assert_eq!(items(&ring)[0]["involvedObject"]["fieldPath"], expect);
-        }
-    }
-
-    #[test]
-    fn the_same_again_is_counted_and_moves_to_the_end() {
-        let mut ring = Ring::default();
-        for (second, message) in [(1, "a"), (2, "b"), (3, "a")] {
-            ring.note(event(message), at(second));
-        }
-        let shown: Vec<_> = items(&ring)
-            .iter()
-            .map(|item| (item["message"].clone(), item["count"].clone(), item["firstTimestamp"].clone()))
-            .collect();
-        let one = |message: &str, count: u32, first: &str| (json!(message), json!(count), json!(first));
-        assert_eq!(shown, [one("b", 1, "1970-01-01T00:00:02Z"), one("a", 2, "1970-01-01T00:00:01Z")]);
-    }
-
-    #[test]
-    fn number_and_size_are_bounded() {
-        let mut ring = Ring::default();
-        for number in 0..2_000 {
-            ring.note(event(&format!("{number} {}", "ä".repeat(1_000))), at(number));
-        }
-        let items = items(&ring);
-        assert_eq!(items.len(), MAX_EVENTS);
-        for (place, item) in items.iter().enumerate() {
-            let message = item["message"].as_str().expect("a message");
-            assert!(
-                message.len() <= MAX_MESSAGE
-                    && message.starts_with(&format!("{} ", 2_000 - MAX_EVENTS + place))
-            );
-        }
-    }
-}
+mod tests;

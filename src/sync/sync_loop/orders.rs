@@ -35,4 +35,12 @@ impl SyncLoop {
         worker.desired.restarts.extend(containers);
         self.tell(&name).into_iter().collect()
     }
+
+    /// Has the wanted instance of a pod replaced: its sandboxes, and with them all that runs in them. None if there is none.
+    pub(super) fn on_restart_pod(&mut self, name: PodName) -> Option<Vec<Command>> {
+        let worker = self.workers.get(&name).filter(|worker| matches!(worker.desired.want, Want::Run(_)))?;
+        let uid = worker.desired.want.pod()?.uid.clone();
+        let all = worker.seen.ids().map(ContainerId::from).collect();
+        Some(self.on_restart(name, &uid, all))
+    }
 }

@@ -3,10 +3,21 @@
 use super::{CriClient, op};
 use crate::runtime::cri::CriError;
 use crate::runtime::cri::proto::{
-    AuthConfig, Image, ImageSpec, ImageStatusRequest, PodSandboxConfig, PullImageRequest,
+    AuthConfig, Image, ImageSpec, ImageStatusRequest, ListImagesRequest, PodSandboxConfig, PullImageRequest,
 };
 
 impl CriClient {
+    /// All images of the node.
+    pub async fn list_images(&self) -> Result<Vec<Image>, CriError> {
+        let mut client = self.image.clone();
+        let op = op("ListImages", "list_images");
+        let request = ListImagesRequest { filter: None };
+        let answer = self
+            .call(op, self.timeouts.request, request, |r| async move { client.list_images(r).await })
+            .await?;
+        Ok(answer.images)
+    }
+
     /// The image, if the node has it.
     pub async fn image_status(&self, image: &str) -> Result<Option<Image>, CriError> {
         let mut client = self.image.clone();

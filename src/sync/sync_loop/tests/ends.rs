@@ -60,3 +60,24 @@ fn containers_of_the_wanted_instance_are_replaced() {
     state.handle(synced(&pod, &[("c2", true)]));
     assert_eq!(restarts(state.handle(restart(&pod.uid, "c2"))), ["c2"]);
 }
+
+#[test]
+fn a_pod_is_replaced_with_all_that_runs_if_it_is_wanted() {
+    let mut state = SyncLoop::new([Source::File]);
+    let pod = wanted("a", "1");
+    let ask = |state: &mut SyncLoop| {
+        let (reply, answer) = async_channel::bounded(1);
+        let commands = state.handle(Event::RestartPod(name("a"), reply));
+        let told = commands.iter().map(|command| match command {
+            Command::Tell(_, desired) => desired.restarts.iter().map(ToString::to_string).collect(),
+            other => panic!("{other:?}"),
+        });
+        (answer.try_recv(), told.collect::<Vec<Vec<_>>>())
+    };
+    assert_eq!(ask(&mut state), (Ok(false), vec![]), "nobody knows it");
+    state.handle(config(&[&pod], true));
+    state.handle(synced(&pod, &[("s1", true), ("c1", true)]));
+    assert_eq!(ask(&mut state), (Ok(true), vec![vec!["c1".to_owned(), "s1".to_owned()]]));
+    state.handle(config(&[], true));
+    assert_eq!(ask(&mut state).0, Ok(false), "it ends");
+}
