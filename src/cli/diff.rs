@@ -263,7 +263,9 @@ mod tests {
             |fields: &[&str]| Change::Restart(fields.iter().map(|field| (*field).to_owned()).collect());
         let (same_a, same_b) = (("/m/a.yaml", manifest("a", "x:1")), ("/m/b.yaml", manifest("b", "x:1")));
         let new_image = image(&["spec.containers[0].image: \"x:1\" -> \"x:2\""]);
-        let rows: [(&[(&str, Vec<u8>)], bool, &[(&str, Change)]); 6] = [
+        type Files<'a> = &'a [(&'a str, Vec<u8>)];
+        type Changes<'a> = &'a [(&'a str, Change)];
+        let rows: [(Files<'_>, bool, Changes<'_>); 6] = [
             (
                 &[same_a.clone(), same_b.clone()],
                 true,
