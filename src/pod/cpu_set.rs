@@ -84,7 +84,7 @@ mod tests {
         for (text, expect) in [
             ("", Some("")),
             ("0", Some("0")),
-            ("0-3\n", None),
+            ("0-3\n", Some("0-3")),
             (" ", None),
             ("0,2-4,3", Some("0,2-4")),
             ("0-65535", Some("0-65535")),
