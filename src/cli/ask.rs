@@ -13,7 +13,7 @@ use super::client::{AgentClient, ClientError, encoded};
 use super::command::ParsedCommand;
 use super::describe::{describe, usage_rows};
 use super::pods::{
-    NoPod, POD_HEADS, age, find_pod, has_condition, items, name_of, pod_rows, status_word, text,
+    NoPod, POD_HEADS, age, find_pod, has_condition, is_event_of, items, name_of, pod_rows, status_word, text,
 };
 use super::table::{Cell, Colours, Tone, paint, table};
 use super::why::{Known, find_cause, render};
@@ -148,15 +148,9 @@ fn list(
             )));
         }
     };
-    // What the name means: of pods, events and sources, the pod; of images, a part of theirs.
+    // What the name means: of pods and events, the pod; of sources and images, a part of what they say.
     let wanted = match (kind, name) {
         ("pod", Some(name)) => Some(find_pod(&list, name, namespace)?["metadata"]["uid"].clone()),
-        ("event", Some(name)) => {
-            let pods = client.get("/pods")?;
-            let found = find_pod(&pods, name, namespace).map(|pod| name_of(pod).1.to_owned());
-            // A pod that is gone has events still.
-            Some(found.unwrap_or_else(|_| name.to_owned()).into())
-        }
         (_, name) => name.map(Value::from),
     };
     let keep = |item: &Value| {
@@ -167,7 +161,7 @@ fn list(
         };
         let is_named = wanted.as_ref().is_none_or(|wanted| match kind {
             "pod" => item["metadata"]["uid"] == *wanted,
-            "event" => item["involvedObject"]["name"] == *wanted,
+            "event" => wanted.as_str().is_some_and(|wanted| is_event_of(item, wanted, namespace)),
             _ => wanted.as_str().is_some_and(|part| item.to_string().contains(part)),
         });
         namespace.is_none_or(|namespace| namespace == space) && is_named

@@ -35,13 +35,21 @@ pub(super) fn name_of(pod: &Value) -> (&str, &str) {
 /// Whether a pod is the one that is meant: by its name, by the name in its manifest, which has no node behind it, or by
 /// either with its namespace.
 fn is_meant(pod: &Value, wanted: &str, namespace: Option<&str>) -> bool {
-    let (own, name) = name_of(pod);
+    is_name(name_of(pod), text(pod, "/spec/nodeName"), wanted, namespace)
+}
+
+/// Whether an event is about the pod that is meant, which may be gone by now.
+pub(super) fn is_event_of(event: &Value, wanted: &str, namespace: Option<&str>) -> bool {
+    let subject = (text(event, "/involvedObject/namespace"), text(event, "/involvedObject/name"));
+    is_name(subject, text(event, "/source/host"), wanted, namespace)
+}
+
+fn is_name((own, name): (&str, &str), node: &str, wanted: &str, namespace: Option<&str>) -> bool {
     let (namespace, wanted) = match wanted.split_once('/') {
         Some((namespace, wanted)) => (Some(namespace), wanted),
         None => (namespace, wanted),
     };
-    let node = text(pod, "/spec/nodeName").to_lowercase();
-    let short = name.strip_suffix(&node).and_then(|name| name.strip_suffix('-'));
+    let short = name.strip_suffix(&node.to_lowercase()).and_then(|name| name.strip_suffix('-'));
     namespace.is_none_or(|namespace| namespace == own) && (name == wanted || short == Some(wanted))
 }
 
@@ -211,6 +219,23 @@ mod tests {
                 (Err(error), Err(expect)) => assert!(error.to_string().starts_with(expect), "{error}"),
                 (Ok(found), Err(_)) => panic!("{wanted}: {found}"),
             }
+        }
+    }
+
+    #[test]
+    fn an_event_is_found_by_each_name_of_its_pod() {
+        let event = json!({
+            "involvedObject": {"namespace": "default", "name": "web-node1"}, "source": {"host": "Node1"},
+        });
+        for (wanted, namespace, expect) in [
+            ("web", None, true),
+            ("web-node1", Some("default"), true),
+            ("default/web", None, true),
+            ("web", Some("other"), false),
+            ("we", None, false),
+            ("node1", None, false),
+        ] {
+            assert_eq!(is_event_of(&event, wanted, namespace), expect, "{wanted} {namespace:?}");
         }
     }
 

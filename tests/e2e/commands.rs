@@ -144,3 +144,34 @@ fn a_restart_replaces_the_instance_and_an_edit_says_before_what_it_does() {
     let events = printed(&rig, &["get", "events", "web"], 0);
     assert!(events.contains("Killing") && events.contains("Stopping container main"), "{events}");
 }
+
+#[test]
+fn logs_commands_inside_and_usage() {
+    let rig = Rig::new();
+    rig.write_manifest("web.yaml", &manifest::script("web", "echo first; echo second; sleep 1000"));
+    rig.write_manifest("once.yaml", &manifest::script("once", "echo done; exit 3"));
+    let _agent = rig.start_agent(&[]);
+    rig.wait("the agent", || rkubelet(&rig, &["get", "pods"]).status.success());
+    printed(&rig, &["wait", "web", "--timeout=5m"], 0);
+    rig.wait("the log", || printed(&rig, &["logs", "web"], 0) == "first\nsecond\n");
+    assert_eq!(printed(&rig, &["logs", "--tail", "1", "web"], 0), "second\n");
+    rig.wait("a second run", || {
+        let output = rkubelet(&rig, &["logs", "-p", "once"]);
+        output.status.success() && output.stdout == b"done\n"
+    });
+    assert!(printed(&rig, &["logs", "none"], 1).contains("there is no pod none"));
+
+    assert_eq!(
+        printed(&rig, &["exec", "web", "--", "sh", "-c", "echo out; echo err >&2; exit 7"], 7),
+        "out\nerr\n"
+    );
+    let hostname = printed(&rig, &["exec", "web", "--", "hostname"], 0);
+    assert_eq!(hostname.trim(), "web-node1");
+    let typed = on_terminal(&rig, "exec --socket  -it web -- sh", "echo $((40+2)); tty; exit 5\n");
+    assert!(typed.contains("42") && typed.contains("/dev/pts/"), "{typed:?}");
+
+    rig.wait("figures of the pods", || {
+        let top = printed(&rig, &["top"], 0);
+        top.starts_with("NAMESPACE") && top.contains("web-node1")
+    });
+}

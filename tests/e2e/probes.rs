@@ -167,6 +167,7 @@ fn readiness_follows_its_probe_and_survives_the_agent() {
     let metrics = served(&rig, "/metrics/probes").expect("metrics");
     let series = "prober_probe_total{container=\"main\",namespace=\"default\",pod=\"pod-node1\",pod_uid=";
     assert!(metrics.contains(series), "{metrics}");
+    let metrics = served(&rig, "/metrics").expect("metrics");
     assert!(metrics.contains("\nrkubelet_exec_probes_limit 128\n"), "{metrics}");
 }
 
