@@ -261,6 +261,10 @@ fn shown_value(kind: ValueKind, value: &Value) -> Value {
             .map(|name| (name.clone(), Value::from(vec!["<masked>"])))
             .collect::<Map<_, _>>()
             .into(),
+        // An address may hold a password or a token; what is printed of it does not.
+        (ValueKind::Url, Value::String(text)) => text
+            .parse::<crate::text::url::Url>()
+            .map_or_else(|_| "<masked>".into(), |url| url.to_string().into()),
         _ => value.clone(),
     }
 }

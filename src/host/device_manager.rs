@@ -32,7 +32,9 @@ pub(crate) enum DeviceStateError {
 #[derive(Debug)]
 pub(crate) struct DeviceManager {
     dir: PathBuf,
-    state: Mutex<KeptDevices>,
+    assignments: Mutex<DeviceAssignments>,
+    /// What the file holds. Held while it is written: who looks does not wait for the disk.
+    written: Mutex<Vec<u8>>,
 }
 
 #[derive(Debug, Default)]
@@ -51,7 +53,8 @@ impl DeviceManager {
             warn!(path = %path.display(), error = chain(&error), "cannot use the checkpoint of devices: who has which is not known");
             KeptDevices::default()
         });
-        Self { dir, state: Mutex::new(state) }
+        let KeptDevices { assignments, written } = state;
+        Self { dir, assignments: Mutex::new(assignments), written: Mutex::new(written) }
     }
 
     /// The directory of the file and of all sockets.
@@ -66,7 +69,7 @@ impl DeviceManager {
 
     /// Looks at it.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&DeviceAssignments) -> T) -> T {
-        look(&self.lock().assignments)
+        look(&lock(&self.assignments))
     }
 
     /// Changes it, and writes it down.
@@ -77,21 +80,25 @@ impl DeviceManager {
         &self,
         change: impl FnOnce(&mut DeviceAssignments) -> T,
     ) -> Result<T, DeviceStateError> {
-        let mut state = self.lock();
-        let result = change(&mut state.assignments);
-        let bytes = checkpoint::write(&state.assignments)?;
-        let holds_nothing = state.written.is_empty() && state.assignments == DeviceAssignments::default();
-        if bytes != state.written && !holds_nothing {
+        let mut written = lock(&self.written);
+        let (result, now) = {
+            let mut all = lock(&self.assignments);
+            let result = change(&mut all);
+            (result, all.clone())
+        };
+        let bytes = checkpoint::write(&now)?;
+        let holds_nothing = written.is_empty() && now == DeviceAssignments::default();
+        if bytes != *written && !holds_nothing {
             replace_synced(&self.file(), &bytes)?;
-            state.written = bytes;
+            *written = bytes;
         }
         Ok(result)
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, KeptDevices> {
-        // A change is whole or not there.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A change is whole or not there.
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn read(path: &Path) -> Result<KeptDevices, DeviceStateError> {

@@ -146,7 +146,9 @@ impl DeviceAssignments {
 
     /// How many devices of each resource pods may request.
     pub(crate) fn allocatable(&self) -> BTreeMap<String, usize> {
-        self.offers.iter().map(|(resource, offer)| (resource.clone(), offer.healthy().len())).collect()
+        let count =
+            |offer: &Offer| offer.devices.values().filter(|device| offer.connected && device.healthy).count();
+        self.offers.iter().map(|(resource, offer)| (resource.clone(), count(offer))).collect()
     }
 
     /// The health of all devices that containers have; of those that no plugin has told of, nothing bad is known.

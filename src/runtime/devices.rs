@@ -82,6 +82,8 @@ struct KnownPlugin {
     connected: bool,
     /// One container at a time: what is given to one is free for no other.
     turn: Arc<smol::lock::Mutex<()>>,
+    /// Closed when another one takes its place.
+    replaced: (Sender<()>, Receiver<()>),
 }
 
 impl DevicePlugins {
@@ -192,9 +194,13 @@ impl DevicePlugins {
             PluginConnection::connect(&self.reactor, &socket).await.map_err(|error| chain(&error))?;
         let mut known = self.lock();
         let before = known.get(resource_name);
+        if let Some(before) = before {
+            before.replaced.0.close();
+        }
         let number = before.map_or(0, |before| before.number.saturating_add(1));
         let turn = before.map(|before| before.turn.clone()).unwrap_or_default();
-        let newest = KnownPlugin { plugin, number, connected: true, turn };
+        let newest =
+            KnownPlugin { plugin, number, connected: true, turn, replaced: async_channel::bounded(1) };
         known.insert(resource_name.clone(), newest.clone());
         Ok(newest)
     }
@@ -205,10 +211,25 @@ impl DevicePlugins {
 
     /// Takes in what a plugin tells, until it is gone or another one has its resource.
     async fn follow(self: Arc<Self>, resource: String, known: KnownPlugin, handles: Handles) {
-        let why = match known.plugin.watch().await {
+        // Nothing is ever sent: it is closed. Only waits are cut short, never a change.
+        let replaced = || async {
+            let _closed = known.replaced.1.recv().await;
+        };
+        let never = async {
+            replaced().await;
+            Err(DevicePluginError::Call {
+                call: "ListAndWatch",
+                message: "another one has registered".into(),
+            })
+        };
+        let why = match future::or(never, known.plugin.watch()).await {
             Err(error) => chain(&error),
             Ok(mut devices) => loop {
-                match devices.message().await {
+                let end = async {
+                    replaced().await;
+                    Ok(None)
+                };
+                match future::or(end, devices.message()).await {
                     Ok(Some(list)) if self.is_newest(&resource, known.number) => {
                         let devices = devices_of(list);
                         debug!(resource, count = devices.len(), "a device plugin told its devices");

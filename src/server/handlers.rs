@@ -4,6 +4,9 @@
 //! call the runtime. Invariant: no client, however slow or rude, delays a pod: a page is made on a thread that may
 //! block, and a reply that is streamed waits in its own task. Must not: know a path or a transport.
 
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
 use super::logs::container_log;
 use super::request::{Port, Reply, Request, Response};
 use super::router::{Action, paths, route};
@@ -13,12 +16,41 @@ use crate::status::metrics::exposition;
 use crate::status::metrics::process::observe_process;
 use crate::status::stats::running_pods;
 use crate::sync::view::to_json;
+use crate::text::excerpt::beginning;
+
+/// The most bytes of a path in the log.
+const MAX_LOGGED_PATH: usize = 256;
+/// How many refusals a minute are logged: whoever is refused must not fill the disk.
+const LOGGED_IN_A_MINUTE: u32 = 30;
+/// Since when refusals are counted, and how many there were.
+static REFUSED_LATELY: Mutex<Option<(Instant, u32)>> = Mutex::new(None);
+
+fn log_refusal(request: &Request, reason: &str) {
+    let mut lately = REFUSED_LATELY.lock().unwrap_or_else(PoisonError::into_inner);
+    if is_logged(Instant::now(), &mut lately) {
+        let path = beginning(&request.path, MAX_LOGGED_PATH);
+        tracing::warn!(peer = ?request.peer, path, reason, "refused a request");
+    }
+}
+
+fn is_logged(now: Instant, lately: &mut Option<(Instant, u32)>) -> bool {
+    match lately {
+        Some((since, count)) if now.saturating_duration_since(*since) < Duration::from_secs(60) => {
+            *count = count.saturating_add(1);
+            *count <= LOGGED_IN_A_MINUTE
+        }
+        _ => {
+            *lately = Some((now, 1));
+            true
+        }
+    }
+}
 
 impl Endpoints {
     /// The reply to one request. Every transport ends here.
     pub(crate) async fn answer(&self, request: Request) -> Reply {
         if let Err(denied) = access::admit(&request, &self.access) {
-            tracing::warn!(peer = ?request.peer, path = request.path, reason = denied.reason, "refused a request");
+            log_refusal(&request, &denied.reason);
             return denied.response.into();
         }
         match route(&request, self.routes) {
@@ -97,4 +129,17 @@ fn statusz(port: Port) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let paths: Vec<_> = paths(port).collect();
     format!("\nkubelet statusz\n\nBinary version: rkubelet {version}\nPaths: {}\n", paths.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_do_not_fill_the_log() {
+        let (now, mut lately) = (Instant::now(), None);
+        let logged = (0..100).filter(|_| is_logged(now, &mut lately)).count();
+        assert_eq!(logged, LOGGED_IN_A_MINUTE as usize);
+        assert!(is_logged(now + Duration::from_secs(60), &mut lately));
+    }
 }

@@ -218,7 +218,11 @@ fn run(call: &Call<'_>) -> Result<Action, Response> {
 pub(crate) fn route(request: &Request, rules: RouteRules) -> Result<Action, Response> {
     let (port, path) = (request.port, request.path.as_str());
     let is_debugging = DEBUGGING.iter().any(|prefix| path.starts_with(prefix));
-    if is_debugging && (port == Port::ReadOnly || port == Port::Secure && !rules.debugging) {
+    // The table takes them without the last slash, too.
+    let is_bare = DEBUGGING.iter().any(|prefix| prefix.strip_suffix('/') == Some(path));
+    if is_debugging && port == Port::ReadOnly
+        || (is_debugging || is_bare) && port == Port::Secure && !rules.debugging
+    {
         return Err(Response::text(405, "Debug endpoints are disabled.\n"));
     }
     if port == Port::Secure && !rules.system_logs && path.starts_with("/logs") {
@@ -364,6 +368,8 @@ mod tests {
         let (debugging, system_logs) = (true, true);
         for (rules, port, path, expect) in [
             (RouteRules { debugging: false, system_logs }, Port::Secure, "/logs/a", 405),
+            (RouteRules { debugging: false, system_logs }, Port::Secure, "/logs", 405),
+            (RouteRules { debugging: false, system_logs }, Port::Secure, "/runningpods", 405),
             (RouteRules { debugging: false, system_logs }, Port::Secure, "/containerLogs/ns/pod/c", 405),
             (RouteRules { debugging: false, system_logs }, Port::Secure, "/pods", 200),
             (RouteRules { debugging: false, system_logs }, Port::Socket, "/containerLogs/ns/pod/c", 200),

@@ -81,6 +81,8 @@ pub(crate) enum ServerTlsError {
 /// The TLS of a port.
 pub(crate) struct ServerTls {
     settings: TlsSettings,
+    /// Held while files are read or made: two that are made at once would not fit each other.
+    loading: Mutex<()>,
     loaded: Mutex<Option<LoadedTls>>,
 }
 
@@ -100,7 +102,7 @@ impl ServerTls {
     /// # Errors
     /// When it cannot be used as it is.
     pub(crate) fn new(settings: TlsSettings) -> Result<Self, ServerTlsError> {
-        let own = Self { settings, loaded: Mutex::default() };
+        let own = Self { settings, loading: Mutex::default(), loaded: Mutex::default() };
         own.load()?;
         Ok(own)
     }
@@ -115,6 +117,7 @@ impl ServerTls {
     }
 
     fn load(&self) -> Result<Arc<ServerConfig>, ServerTlsError> {
+        let _alone = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
         let (certificate, key) = self.paths();
         if self.settings.files.is_none() && !(certificate.exists() && key.exists()) {
             make_own(&self.settings, &certificate, &key)?;
@@ -228,6 +231,8 @@ fn make_own(settings: &TlsSettings, certificate: &Path, key: &Path) -> Result<()
     };
     let directory = &settings.cert_dir;
     fs::DirBuilder::new().recursive(true).mode(0o755).create(directory).map_err(failed(directory))?;
+    // A kill from here on leaves no certificate, so that both are made anew; never one with another's key.
+    let _ = fs::remove_file(certificate);
     write_pem(key, "PRIVATE KEY", pkcs8.as_ref(), 0o600).map_err(failed(key))?;
     let whole = signed(&signed_part, signature.as_ref());
     write_pem(certificate, "CERTIFICATE", &whole, 0o644).map_err(failed(certificate))?;

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepidle, set_tcp_keepintvl};
 use tokio::task::JoinHandle;
 
 use super::Endpoints;
@@ -120,6 +121,7 @@ pub(crate) fn listen_on_address(
 ) -> Result<Listening, ServerError> {
     let bind = |source| ServerError::Bind { address, source };
     let listener = std::net::TcpListener::bind(address).map_err(bind)?;
+    keep_alive(&listener).map_err(bind)?;
     listener.set_nonblocking(true).map_err(bind)?;
     let address = listener.local_addr().map_err(bind)?;
     let _entered = reactor.enter();
@@ -166,6 +168,17 @@ async fn run(
             }
         }
     }
+}
+
+/// How often the kernel asks a client of whom nothing is heard.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
+
+/// Has the kernel end connections whose clients vanished: one without traffic would hold its slot for ever. Connections have
+/// it from their listener.
+fn keep_alive(listener: &std::net::TcpListener) -> io::Result<()> {
+    set_socket_keepalive(listener, true)?;
+    set_tcp_keepidle(listener, KEEP_ALIVE)?;
+    Ok(set_tcp_keepintvl(listener, KEEP_ALIVE)?)
 }
 
 #[cfg(test)]

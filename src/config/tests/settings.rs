@@ -287,3 +287,12 @@ fn what_is_reserved() {
     assert_eq!(found.system_cgroup, cgroup("system.slice", Enforced::All));
     assert!(!found.limit_pods);
 }
+
+#[test]
+fn configz_shows_no_secret_of_a_url() {
+    let config = resolve("staticPodURL: https://user:secret-1@host/pods?token=secret-2\n", &[]);
+    assert!(config.configz.contains("https://host/pods"), "{}", config.configz);
+    assert!(!config.configz.contains("secret"), "{}", config.configz);
+    let config = resolve("staticPodURLHeader: {Authorization: [secret]}\n", &[]);
+    assert!(!config.configz.contains("secret"), "{}", config.configz);
+}

@@ -117,8 +117,14 @@ fn dump(data: &CheckpointData) -> Result<String, CheckpointError> {
         let ids =
             ids.map(|ids| map(ids.iter().map(|(node, ids)| format!("{node}:{}", words(ids))).collect()));
         let answer = entry.alloc_resp.as_ref().map(|text| STANDARD.decode(text)).transpose()?;
-        let answer = answer
-            .map(|bytes| format!("[{}]", bytes.iter().map(u8::to_string).collect::<Vec<_>>().join(" ")));
+        let answer = answer.map(|bytes| {
+            let mut text = String::with_capacity(bytes.len().saturating_mul(4).saturating_add(2));
+            for byte in bytes {
+                text.push(if text.is_empty() { '[' } else { ' ' });
+                text.push_str(&byte.to_string());
+            }
+            if text.is_empty() { "[]".to_owned() } else { text + "]" }
+        });
         Ok(format!(
             "{{PodUID:(string){} ContainerName:(string){} ResourceName:(string){} \
              DeviceIDs:(checkpoint.DevicesPerNUMA){} AllocResp:([]uint8){}}}",

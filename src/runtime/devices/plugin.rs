@@ -78,7 +78,12 @@ impl PluginConnection {
     /// The stream of its devices: all of them, with each change.
     pub(super) async fn watch(&self) -> Result<Streaming<ListAndWatchResponse>, DevicePluginError> {
         let mut client = self.client.clone();
-        call("ListAndWatch", CONNECT, client.list_and_watch(Empty {})).await
+        // No deadline, as with kubelet: Go's servers answer with the first list, which may take its time.
+        let answer = Box::pin(client.list_and_watch(Empty {})).await;
+        answer.map(Response::into_inner).map_err(|status| DevicePluginError::Call {
+            call: "ListAndWatch",
+            message: status.message().to_owned(),
+        })
     }
 
     /// Which of these it would take, if so many are to be taken, `must` among them.

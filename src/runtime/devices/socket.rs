@@ -6,6 +6,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_lite::{AsyncReadExt, AsyncWriteExt};
 use smol::Async;
@@ -16,6 +17,10 @@ use super::registration::Conversation;
 use crate::host::files::{FileError, make_dir, on};
 use crate::runtime::cri::proto::device_plugin::RegisterRequest;
 use crate::sync::handles::Handles;
+use crate::time::within::within;
+
+/// How long a plugin may take to register, and keep its connection.
+const CONNECTION_LIMIT: Duration = Duration::from_secs(60);
 
 const SOCKET: &str = "kubelet.sock";
 
@@ -58,8 +63,11 @@ async fn serve(plugins: Arc<DevicePlugins>, mut stream: Async<UnixStream>, handl
             }
         }
     };
-    if let Err(error) = served.await {
-        debug!(%error, "a device plugin broke its connection off");
+    // gRPC connects anew where a plugin has more to say.
+    match within(CONNECTION_LIMIT, served).await {
+        Some(Ok(())) => {}
+        Some(Err(error)) => debug!(%error, "a device plugin broke its connection off"),
+        None => debug!("a device plugin kept its connection open for too long"),
     }
 }
 

@@ -133,11 +133,14 @@ async fn answer(
     slot: Arc<TakenSlot>,
     own: &Connections,
 ) -> http::Response<ReplyBody> {
-    slot.set_idle(false);
     let mut request = request;
     let upgrade = hyper::upgrade::on(&mut request);
     let (head, body) = request.into_parts();
-    let reply = match (read_away(body).await, decode_path(head.uri.path())) {
+    // Until its body is there it is the client's turn.
+    slot.set_idle(true);
+    let is_read = read_away(body).await;
+    slot.set_idle(false);
+    let reply = match (is_read, decode_path(head.uri.path())) {
         (false, _) => Response::text(413, "413: the request has a body\n").into(),
         (true, None) => Response::text(400, "400: the path is not encoded as it must be\n").into(),
         (true, Some(path)) => {
@@ -176,6 +179,8 @@ async fn pass_through(upgrade: OnUpgrade, upstream: Upgraded, slot: Arc<TakenSlo
     let passed = async {
         let client = upgrade.await.map_err(io::Error::other)?;
         slot.set_idle(false);
+        // As with a log that is followed: who pauses may, for as long as nobody else needs the slot.
+        slot.slot.set_streaming();
         copy_bidirectional(&mut TokioIo::new(client), &mut TokioIo::new(upstream)).await
     };
     let closed = async {

@@ -207,3 +207,27 @@ fn the_socket_serves_its_own_user() {
     let text = read_all(&mut stream);
     assert!(text.starts_with("HTTP/1.1 200 ") && text.contains("\"kind\":\"PodList\""), "{text}");
 }
+
+#[test]
+fn connections_are_kept_alive_as_their_listener() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    keep_alive(&listener).unwrap();
+    let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (accepted, _) = listener.accept().unwrap();
+    assert!(rustix::net::sockopt::socket_keepalive(&accepted).unwrap());
+}
+
+#[test]
+fn a_body_that_does_not_come_makes_room() {
+    let listening = started(Port::Healthz, healthy());
+    let begin = || {
+        let mut stream = connected(&listening);
+        stream.write_all(b"POST /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n").unwrap();
+        stream
+    };
+    let waiting: Vec<_> = (0..16).map(|_| begin()).collect();
+    let asked = Instant::now();
+    assert!(get(&listening, "/healthz").starts_with("HTTP/1.1 200 "));
+    assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+    drop(waiting);
+}

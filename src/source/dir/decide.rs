@@ -233,7 +233,9 @@ mod tests {
         write(&dir.join("new.yaml"), "");
         let mut agent = Agent::start(root);
         assert_eq!(agent.read(), (String::new(), None, None), "others wait");
-        write(&dir.join("new.yaml"), &pod("new"));
+        // Moved into place: of a writer inotify might tell too late.
+        write(&root.join("staged"), &pod("new"));
+        fs::rename(root.join("staged"), dir.join("new.yaml")).unwrap();
         assert_eq!(agent.read(), ("new-n old-n".to_owned(), Some(true), None));
     }
 
