@@ -178,6 +178,8 @@ fn the_pages_name_every_flag() {
     let help = run(Command::new(env!("CARGO_BIN_EXE_rkubelet")).arg("--help"));
     let names: Vec<&str> = help
         .lines()
+        // Sentences name options, too.
+        .filter(|line| line.trim_start().starts_with('-'))
         .filter_map(|line| line.trim_start().split("--").nth(1)?.split_whitespace().next())
         .collect();
     assert!(names.len() > 100, "{help}");
